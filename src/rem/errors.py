@@ -6,7 +6,7 @@ EXIT_CODES = {
     0: "Success.",
     1: "Failure. Also: you answered no to a question, `rem doctor` found an issue, or the output could not be written.",
     2: "The input or the settings are not valid.",
-    3: "The object does not exist, or it belongs to another user.",
+    3: "The object does not exist, or it belongs to another user. Also: `rem ask --min-confidence` got no sure answer.",
     4: "The change conflicts with stored data.",
     5: "The database cannot be used, or is disabled.",
     6: "A model, a service or an optional package cannot be used.",

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
-from tests.rem_command import output, rem
-from tests.scripted_model import Call, ScriptedModel, has_result, last_text, scripted_model
+from tests.rem_command import REM, environment, output, rem
+from tests.scripted_model import (
+    Call,
+    HangUp,
+    Pause,
+    Refuse,
+    ScriptedModel,
+    Step,
+    has_result,
+    last_text,
+    scripted_model,
+)
 
 
 @pytest.fixture
@@ -71,10 +82,47 @@ def test_errors_are_one_paragraph(dsn: str, arguments: list[str], code: int, wor
     assert "Traceback" not in refused.stderr
 
 
-def test_model_failure_has_an_exit_code(scripted: dict[str, str], model: ScriptedModel) -> None:
-    from tests.scripted_model import Refuse
-
-    model.script = lambda _body: [Refuse(500)]
-    failed = rem("ask", "Hi", settings=scripted)
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([Refuse(500)], "Error: "),
+        ([Pause(5), "late"], "did not answer in time"),
+        (["The answer begins", HangUp()], "Error: "),
+    ],
+    ids=["500", "timeout", "cut"],
+)
+def test_model_failure_has_an_exit_code(
+    scripted: dict[str, str], model: ScriptedModel, steps: list[Step], words: str
+) -> None:
+    model.script = lambda _body: steps
+    failed = rem("ask", "Hi", settings={**scripted, "LLM__TIMEOUT_SECONDS": "1"})
     assert failed.returncode == 6
-    assert "Error: " in failed.stderr
+    assert words in failed.stderr
+    assert failed.stdout.strip() == ("The answer begins" if isinstance(steps[0], str) else "")
+    assert "Traceback" not in failed.stderr
+
+
+def test_message_comes_from_standard_input(scripted: dict[str, str], model: ScriptedModel) -> None:
+    model.script = lambda body: [f"**You** said {last_text(body)!r}"]
+    for arguments in ((), ("-",)):
+        done = rem("ask", *arguments, "--json", settings=scripted, stdin="two\nlines, ë 末\n")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["text"] == "**You** said 'two\\nlines, ë 末'"
+    plain = rem("ask", settings=scripted, stdin="x")
+    assert plain.stdout == "**You** said 'x'\n"
+    assert "\x1b" not in plain.stdout + plain.stderr
+    empty = rem("ask", settings=scripted, stdin="\n")
+    assert (empty.returncode, "empty" in empty.stderr) == (2, True)
+    broken = subprocess.run([str(REM), "ask"], env=environment(scripted), input=b"caf\xe9", capture_output=True)
+    assert (broken.returncode, b"not UTF-8 text: byte 4" in broken.stderr) == (2, True)
+
+
+def test_unsure_answer_has_an_exit_code(dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
+    output("demo", settings=settings)
+    demo = ("--tenant", "demo", "--min-confidence", "0.1")
+    assert rem("ask", "Who is Sarah Chen?", *demo, settings=settings).returncode == 0
+    for options in ((), ("--json",)):
+        nothing = rem("ask", "What is the zyxwv of qqqq?", *demo, *options, settings=settings)
+        assert nothing.returncode == 3, nothing.stdout
+        assert "confidence is 0%, less than 10%" in nothing.stderr

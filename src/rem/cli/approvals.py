@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rem.cli.runtime import JsonOption, TenantOption, UserOption, YesOption, confirm, run_with_rem
+from rem.cli.runtime import (
+    JsonOption,
+    TenantOption,
+    UserOption,
+    YesOption,
+    confirm,
+    print_to_stderr,
+    run_with_rem,
+)
 from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
@@ -155,18 +163,28 @@ async def ask_in_terminal(agents: Agents, answer: AnswerStream, context: AgentCo
 
     Return None if the answer waits for nothing, or if nobody is at a terminal: then the request stays.
     """
+    from rem.errors import InvalidInputError
     from rem.tools.consent import Decision
 
     if answer.approval is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
-    parameters = None
-    while (choice := typer.prompt("Approve? [y]es, [n]o, [e]dit, [l]ater", err=True).strip().lower()[:1]) == "e":
-        current = json.dumps(parameters or answer.approval.parameters, ensure_ascii=False)
-        parameters = _parse_parameters(typer.prompt("Arguments, as JSON", default=current, err=True))
-    if choice not in ("y", "n"):
-        return None
-    decision = Decision(is_approved=choice == "y", by=IN_TERMINAL, parameters=parameters)
-    return await agents.decide(answer.approval, decision, context)
+    parameters = answer.approval.parameters
+    while True:
+        choice = typer.prompt("Approve? [y]es, [n]o, [e]dit, [l]ater", err=True).strip().lower()[:1]
+        if choice not in ("y", "n", "e"):
+            print_to_stderr(f"It waits for you: rem approvals approve {answer.approval.code}")
+            return None
+        try:
+            if choice != "e":
+                is_edited = parameters != answer.approval.parameters
+                edited = parameters if is_edited else None
+                decision = Decision(is_approved=choice == "y", by=IN_TERMINAL, parameters=edited)
+                return await agents.decide(answer.approval, decision, context)
+            current = json.dumps(parameters, ensure_ascii=False)
+            parameters = _parse_parameters(typer.prompt("Arguments, as JSON", default=current, err=True))
+        except InvalidInputError as error:
+            # Arguments that are not JSON, or that the tool does not take: the person can edit them again.
+            print_to_stderr(f"Error: {error}")
 
 
 def to_view(approval: Approval) -> dict[str, Any]:

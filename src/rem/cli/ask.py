@@ -18,10 +18,16 @@ if TYPE_CHECKING:
     from rem.events import AnyEvent
 
 MAX_PRINTED_ARGUMENT_CHARS = 200
+NOT_SURE_EXIT_CODE = 3
 
 
 def ask(
-    text: Annotated[str, typer.Argument(metavar="MESSAGE", help="The message; - reads it from standard input.")],
+    text: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MESSAGE]", help="The message. Without it, or with -, the message comes from standard input."
+        ),
+    ] = None,
     agent: Annotated[str, typer.Option("--agent", "-a", help="The agent; `rem agents list` shows all.")] = "rem",
     model: Annotated[
         str | None,
@@ -33,6 +39,14 @@ def ask(
         str | None,
         typer.Option("--session", "-s", help="The session to continue: its id, or any name that you choose."),
     ] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Exit with code 3 if the agent states a lower confidence; 0.1 if it should have found something.",
+        ),
+    ] = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -41,13 +55,15 @@ def ask(
 
     The session is stored: --session continues it. `rem --verbose ask` prints the tool calls on standard error. In a
     terminal, an action that needs your consent is asked about at once; otherwise `rem approvals` lists it.
+
+    Exit codes: 0 answered, 2 bad input, 3 no such agent, or less sure than --min-confidence, 5 no database, 6 the model
+    failed.
     """
     from rem.agents.chat import AgentRequest
     from rem.cli.approvals import ask_in_terminal
     from rem.context import AgentContext, Scope
 
-    if text == "-":
-        text = sys.stdin.read()
+    text = _read_message(text)
     scope = Scope.for_user(user, tenant)
     email = user if user and "@" in user else None
     context = AgentContext(user_id=scope.user_id, user_email=email, tenant_id=tenant, client_id="cli")
@@ -55,19 +71,36 @@ def ask(
         context = context.in_session(session)
     request = AgentRequest(context=context, text=text, agent=agent, model=model)
 
-    async def work() -> None:
+    async def work() -> float | None:
         async with _open_agents() as agents:
             answer = await agents.start(request)
             if as_json:
-                await _print_json_answer(answer)
-                return
-            await print_events(answer, is_new=session is None)
+                return await _print_json_answer(answer)
+            confidence = await print_events(answer, is_new=session is None)
             in_session = context.model_copy(update={"session_id": answer.session_id})
             while (rest := await ask_in_terminal(agents, answer, in_session)) is not None:
                 answer = rest
-                await print_events(answer, is_new=False)
+                confidence = await print_events(answer, is_new=False)
+            return confidence
 
-    run_async(work)
+    confidence = run_async(work)
+    if min_confidence is not None and confidence is not None and confidence < min_confidence:
+        print_to_stderr(f"The agent's confidence is {confidence:.0%}, less than {min_confidence:.0%}.")
+        raise typer.Exit(NOT_SURE_EXIT_CODE)
+
+
+def _read_message(text: str | None) -> str:
+    """Return the message: the argument, or what standard input has."""
+    from rem.errors import InvalidInputError
+
+    if text is not None and text != "-":
+        return text
+    if text is None and sys.stdin.isatty():
+        raise InvalidInputError('Write a message: rem ask "Who is Sarah Chen?"; or pipe one. `rem chat` talks.')
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig").removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"Standard input is not UTF-8 text: byte {error.start + 1} is not valid.") from error
 
 
 @asynccontextmanager
@@ -86,20 +119,26 @@ async def _open_agents() -> AsyncIterator[Agents]:
             await agents.close()
 
 
-async def _print_json_answer(answer: AnswerStream) -> None:
+async def _print_json_answer(answer: AnswerStream) -> float | None:
     from rem.cli.output import print_json
 
-    print_json(await answer.collect())
+    complete = await answer.collect()
+    print_json(complete)
+    return complete.confidence
 
 
-async def print_events(answer: AnswerStream, *, is_new: bool) -> None:
-    """Print an answer while it arrives. Raise its error, if it has one."""
+async def print_events(answer: AnswerStream, *, is_new: bool) -> float | None:
+    """Print an answer while it arrives, and return the confidence that the agent stated. Raise its error, if any."""
     from rem.cli.output import WrappingWriter, get_line_width
+    from rem.events import MetadataEvent
     from rem.privacy.policy import describe_masked
 
     writer = WrappingWriter(get_line_width())
+    confidence = None
     async for event in answer.events():
         _print_event(event, writer)
+        if isinstance(event, MetadataEvent) and event.confidence is not None:
+            confidence = event.confidence
     writer.close()
     if answer.error is not None:
         raise answer.error
@@ -107,6 +146,7 @@ async def print_events(answer: AnswerStream, *, is_new: bool) -> None:
         print_to_stderr(describe_masked(answer.masked))
     if is_new and answer.session_id is not None:
         print_to_stderr(f"(To go on: --session {answer.session_id})")
+    return confidence
 
 
 def _print_event(event: AnyEvent, writer: WrappingWriter) -> None:
