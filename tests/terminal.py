@@ -63,6 +63,10 @@ class Terminal:
         """Press keys."""
         os.write(self._terminal, text.encode())
 
+    def resize(self, columns: int, lines: int) -> None:
+        """Change the size of the terminal, as a person does with the mouse."""
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
     def wait_for(self, text: str, seconds: float = 20) -> str:
         """Wait until a text is printed after the last one that was waited for. Return all that came before it."""
         deadline = time.monotonic() + seconds
@@ -92,6 +96,11 @@ class Terminal:
     def text(self) -> str:
         """All that was printed, without colours and movements of the cursor."""
         return _ESCAPE.sub("", self._printed)
+
+    @property
+    def raw(self) -> str:
+        """All that was printed, with colours and movements of the cursor."""
+        return self._printed
 
     def _read(self, deadline: float) -> bool:
         """Read what is printed next. Return False at the end of the program."""

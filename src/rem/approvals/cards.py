@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 CARD_PREFIX = "approval-"
 """Ids of cards that begin so are REM's own: a model cannot make a card with such an id."""
 APPROVE, REJECT, EDIT, APPROVE_EDITED = "approve", "reject", "edit", "approve-edited"
-_NUMBERS, _PARAMETERS, _REASON = "only", "parameters", "reason"
+_NUMBERS, _PARAMETERS, REASON = "only", "parameters", "reason"
 
 
 def make_card(approval: Approval, prompt: str, rows: int = 0) -> ActionCard:
     """Return the card for a request. `rows` is how many numbered rows the prompt has, of which some can be chosen."""
     is_final = approval.risk_level is RiskLevel.IRREVERSIBLE
     data = {"approval_id": str(approval.id)}
-    inputs = [CardInput(id=_REASON, label="Reason (optional)", placeholder="Why?")]
+    inputs = [CardInput(id=REASON, label="Reason (optional)", placeholder="Why?")]
     if rows > 1:
         inputs.insert(0, CardInput(id=_NUMBERS, label="Only these numbers (optional)", placeholder="1, 3"))
     return ActionCard(
@@ -59,7 +59,7 @@ def read_inputs(inputs: dict[str, bool | str], action_id: str) -> tuple[list[int
     edited = None
     if action_id == APPROVE_EDITED:
         edited = _parse_parameters(str(inputs.get(_PARAMETERS, "")))
-    return [int(number) for number in numbers] or None, edited, str(inputs.get(_REASON, ""))
+    return [int(number) for number in numbers] or None, edited, str(inputs.get(REASON, ""))
 
 
 def _make_edit_card(approval: Approval) -> ActionCard:

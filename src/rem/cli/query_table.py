@@ -27,7 +27,7 @@ INDENT = "    "
 MIN_TEXT_WIDTH = 40
 """Space for the text of a row in a table. With less, the text gets lines of its own."""
 ISO_DATE_CHARS = len("2026-11-14")
-SUMMARY_FIELDS = ("summary", "content", "description", "role", "uri", "name")
+SUMMARY_FIELDS = ("summary", "text", "content", "description", "role", "uri", "name")
 COLUMNS_BY_VERB = {
     "LOOKUP": ("table", "key", "asked", "date", "summary"),
     "FUZZY": ("table", "key", "score", "matched", "date", "summary"),
@@ -102,9 +102,10 @@ def _get_value(row: dict[str, Any], column: str) -> Any:
     if column == "passage" and "passage" in row:
         mark = f"(superseded by {row['superseded_by']}) " if row.get("superseded_by") else ""
         return f"{mark}{row['passage']['text'] or ''}"
-    # An answer in plain language can have rows of two queries.
-    if column in ("summary", "passage") and "record" in row:
-        return next((row["record"][name] for name in SUMMARY_FIELDS if row["record"].get(name)), "")
+    # An answer in plain language can have rows of two queries; the rows that agents get have no record.
+    if column in ("summary", "passage"):
+        record = row.get("record", row)
+        return next((record[name] for name in SUMMARY_FIELDS if record.get(name)), "")
     if column == "path":
         return " → ".join(row.get("path") or [])
     return row.get(column)

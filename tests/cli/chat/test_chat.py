@@ -4,52 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.api.chat.test_streaming import AGENT
-from tests.cli.test_serve import serving
+from tests.cli.chat.conftest import ZOE, connect
 from tests.rem_command import REPOSITORY, output, rem
-from tests.scripted_model import Call, Pause, Refuse, ScriptedModel, Step, has_result, last_text, scripted_model
+from tests.scripted_model import Call, ScriptedModel, has_result, last_text
 from tests.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
-
-ZOE = "zoe@example.com"
-
-
-@pytest.fixture
-def model() -> Iterator[ScriptedModel]:
-    with scripted_model() as model:
-        model.script = _answer
-        yield model
-
-
-@pytest.fixture
-def scripted(dsn: str, model: ScriptedModel) -> dict[str, str]:
-    return {
-        "POSTGRES__CONNECTION_STRING": dsn,
-        "LLM__BASE_URL": model.url,
-        "LLM__DEFAULT_MODEL": "openai:scripted",
-        "LLM__MAX_RETRIES": "0",
-        "REM_USER": ZOE,
-    }
-
-
-def _answer(body: dict[str, Any]) -> Sequence[Step]:
-    text = last_text(body)
-    if "slowly" in text:
-        return ["One", Pause(0.05), " word", Pause(60), " too many"]
-    if "fail" in text:
-        return [Refuse(500, "the provider is down")]
-    if "tool" in text and not has_result(body):
-        return [Call("search_rem", {"query": 'FUZZY "zoe"'})]
-    if "list" in text:
-        return ["# Boats\n\n", "- **Albatross**\n", "- Heron\n\n", "```\nsail\n\nmast\n```\n\n", "That is all."]
-    count = sum(message["role"] == "user" for message in body["messages"])
-    return [f"You said {text!r}, message {count}."]
 
 
 def test_chat_streams_calls_tools_and_continues(scripted: dict[str, str], model: ScriptedModel) -> None:
@@ -168,7 +131,7 @@ def test_commands_of_the_memory(scripted: dict[str, str], tmp_path: Path, place:
         "/new",
         "/sessions",
     ]
-    with _connect(scripted, place) as options:
+    with connect(scripted, place) as options:
         done = rem("chat", *options, settings=scripted, stdin="\n".join(lines))
         again = rem(
             "chat", "--session", "boat talk", *options, settings=scripted, stdin=f"/export {tmp_path}/talk.md\n"
@@ -186,17 +149,7 @@ def test_commands_of_the_memory(scripted: dict[str, str], tmp_path: Path, place:
     assert [row["role"] for row in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
     assert (tmp_path / "talk.md").stat().st_mode & 0o77 == 0
     assert again.returncode == 1
-    assert "cannot be written" in again.stdout
-
-
-@contextmanager
-def _connect(settings: dict[str, str], place: str) -> Iterator[list[str]]:
-    """Yield the options of a chat with the memory of this machine, or of a server."""
-    if place == "local":
-        yield []
-        return
-    with serving(settings=settings) as (address, _):
-        yield ["--url", address]
+    assert "cannot be written" in again.stderr
 
 
 @pytest.mark.parametrize("place", ["local", "remote"])
@@ -218,7 +171,7 @@ def test_card_is_answered_in_place(scripted: dict[str, str], model: ScriptedMode
         if has_result(body) or "Albatross" in last_text(body)
         else [Call("action", {"type": "elicit", "payload": {"card": card}})]
     )
-    with _connect(scripted, place) as options, Terminal("chat", "-a", "asker", *options, settings=scripted) as terminal:
+    with connect(scripted, place) as options, Terminal("chat", "-a", "asker", *options, settings=scripted) as terminal:
         terminal.wait_for(">")
         terminal.type("Where is it?" + ENTER)
         terminal.wait_for("Which boat do you mean?")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rem.approvals.cards import parse_card_id
-from rem.events import ActionCard, CardAction, CardInput
+from rem.approvals.cards import REASON, REJECT, parse_card_id
+from rem.events import ActionCard, CardAction, CardChoice, CardInput
 from rem.memory.card_answers import CardAnswer
 
 if TYPE_CHECKING:
@@ -31,11 +32,18 @@ async def answer_card(card: ActionCard, screen: Screen, prompt: Prompt) -> CardA
             revealed = {"id": card.id, "prompt": action.card.prompt or action.title}
             return await answer_card(action.card.model_copy(update=revealed), screen, prompt)
         inputs: dict[str, bool | str] = {}
-        for field in card.inputs if action.style != "secondary" else ():
+        for field in _list_inputs(card, action):
             value = await _ask_input(field, screen, prompt)
             if value is not None:
                 inputs[field.id] = value
         return CardAnswer(card_id=card.id, action_id=action.id, inputs=inputs)
+
+
+def _list_inputs(card: ActionCard, action: CardAction) -> list[CardInput]:
+    """Return the inputs that go with a button: to a request for consent, a reason goes with a refusal alone."""
+    if parse_card_id(card.id) is not None:
+        return [field for field in card.inputs if (field.id == REASON) == (action.id == REJECT)]
+    return [] if action.style == "secondary" else card.inputs
 
 
 async def _choose_action(card: ActionCard, screen: Screen, prompt: Prompt) -> CardAction | None:
@@ -63,13 +71,32 @@ async def _ask_input(field: CardInput, screen: Screen, prompt: Prompt) -> bool |
     """Return the value of one input, or None if it is left out."""
     label = field.label or field.id
     if field.type == "Input.Toggle":
-        answer = await prompt.ask(f"{label} (yes or no): ")
+        answer = await prompt.ask(f"{label} (yes or no): ", "yes" if field.value is True else "")
         return None if answer is None or not answer.strip() else answer.strip().lower() in _YES
     if field.type == "Input.ChoiceSet" and field.choices:
-        for number, choice in enumerate(field.choices, 1):
-            screen.say(f"  {number}. {choice.title}")
-        answer = await prompt.ask(f"{label} (1 to {len(field.choices)}): ")
-        is_number = answer is not None and answer.strip().isdecimal() and 1 <= int(answer) <= len(field.choices)
-        return field.choices[int(answer or 0) - 1].value if is_number else (answer or None)
+        return await _ask_choice(field, field.choices, screen, prompt)
     hint = f" ({field.placeholder})" if field.placeholder else ""
-    return await prompt.ask(f"{label}{hint}{'' if field.is_required else ', optional'}: ") or None
+    # One line is enough for the JSON of a request, and Enter sends it.
+    given = " ".join(str(field.value or "").split())
+    while True:
+        optional = "" if field.is_required or given or "optional" in label else ", optional"
+        answer = await prompt.ask(f"{label}{hint}{optional}: ", given)
+        if (answer and answer.strip()) or not field.is_required or answer is None:
+            return answer or None
+        screen.say("This is needed.")
+
+
+async def _ask_choice(field: CardInput, choices: Sequence[CardChoice], screen: Screen, prompt: Prompt) -> str | None:
+    for number, choice in enumerate(choices, 1):
+        screen.say(f"  {number}. {choice.title}")
+    while True:
+        answer = await prompt.ask(f"{field.label or field.id} (1 to {len(choices)}): ", str(field.value or ""))
+        text = (answer or "").strip()
+        if not text:
+            return None
+        if text.isdecimal() and 1 <= int(text) <= len(choices):
+            return choices[int(text) - 1].value
+        for choice in choices:
+            if text.lower() in (choice.title.lower(), choice.value.lower()):
+                return choice.value
+        screen.say("That is none of them.")

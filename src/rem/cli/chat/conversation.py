@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from rem.cli.chat.cards import answer_card
-from rem.cli.chat.commands import COMMANDS, ChatState, complete_line, run_command
+from rem.cli.chat.commands import COMMANDS, ChatState, run_command
 from rem.cli.chat.connection import ChatConnection, OutgoingMessage
-from rem.cli.chat.prompt import Prompt
+from rem.cli.chat.prompt import Prompt, QuestionCancelledError
 from rem.cli.chat.screen import Screen
-from rem.errors import RemError
+from rem.errors import InvalidInputError, RemError
 from rem.events import ActionCard, ActionRequestEvent, ErrorEvent, MetadataEvent
 
 
@@ -39,50 +39,95 @@ class Conversation:
 
     async def run(self) -> None:
         """Read and answer messages until the user leaves."""
-        while not self._state.is_over:
-            try:
-                line = await self._prompt.read()
-            except KeyboardInterrupt:
-                self._screen.note("Ctrl-D or /quit leaves the chat.")
-                continue
-            if line is None:
-                return
-            if line.strip():
-                await self._handle(line)
+        try:
+            while not self._state.is_over:
+                await self._take_turn()
+        finally:
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+
+    async def _take_turn(self) -> None:
+        """Read one message or command, and answer it."""
+        try:
+            line = await self._read()
+        except KeyboardInterrupt:
+            self._screen.note("Ctrl-D or /quit leaves the chat.")
+            return
+        except RemError as error:
+            self._report(error)
+            return
+        if line is None:
+            self._state.is_over = True
+        elif line.strip():
+            await self._handle(line)
+
+    async def _read(self) -> str | None:
+        try:
+            return await self._prompt.read()
+        finally:
+            self._ignore_ctrl_c()
+
+    def _ignore_ctrl_c(self) -> None:
+        """Let Ctrl-C do nothing between two steps: the default would end the program.
+
+        A prompt and a turn have handlers of their own, and remove the one that was set before.
+        """
+        if self._prompt.is_interactive:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
 
     async def _handle(self, line: str) -> None:
         name = line.strip().split(maxsplit=1)[0]
         try:
             # A path such as /home/anna is no command.
             if name.startswith("/") and (name[1:] in COMMANDS or "/" not in name[1:]):
-                await run_command(line.strip(), self._connection, self._screen, self._prompt, self._state)
+                await self._run_command(line.strip())
             else:
                 await self._talk(OutgoingMessage(line))
         except RemError as error:
-            self.has_failed = True
-            self._screen.error(str(error))
+            self._report(error)
+        except QuestionCancelledError:
+            self._screen.note("Stopped.")
+
+    def _report(self, error: RemError) -> None:
+        self.has_failed = True
+        self._screen.error(str(error))
+
+    async def _run_command(self, line: str) -> None:
+        command = run_command(line, self._connection, self._screen, self._prompt, self._state)
+        if not await self._stoppable(command):
+            self._screen.note("Stopped.")
 
     async def _talk(self, message: OutgoingMessage) -> None:
         """Send a message, print the answer, and let the user answer its cards."""
-        while True:
-            turn = await self._stoppable(self._send(message))
-            self._screen.end()
-            self.has_failed = self.has_failed or turn is None or turn.has_failed
-            if turn is None or not turn.cards or not self._prompt.is_interactive:
-                return
+        cards = await self._answer(message)
+        while cards and self._prompt.is_interactive:
             try:
-                answer = await answer_card(turn.cards[-1], self._screen, self._prompt)
-            except KeyboardInterrupt:
-                return
+                answer = await answer_card(cards[-1], self._screen, self._prompt)
+            finally:
+                self._ignore_ctrl_c()
             if answer is None:
                 return
-            message = OutgoingMessage("", card_answer=answer)
+            try:
+                cards = await self._answer(OutgoingMessage("", card_answer=answer))
+            except InvalidInputError as error:
+                # Such as edited arguments that are not JSON: the card still waits for an answer.
+                self._screen.error(str(error))
 
-    async def _send(self, message: OutgoingMessage) -> TurnResult:
+    async def _answer(self, message: OutgoingMessage) -> list[ActionCard]:
+        """Send a message, print the answer, and return its cards. Ctrl-C stops it and keeps the chat."""
+        turn = TurnResult([])
+        try:
+            is_complete = await self._stoppable(self._send(message, turn))
+        finally:
+            self._screen.end()
+        if not is_complete:
+            self._screen.note("Stopped. What was said so far is stored.")
+        self.has_failed = self.has_failed or not is_complete or turn.has_failed
+        return turn.cards if is_complete else []
+
+    async def _send(self, message: OutgoingMessage, turn: TurnResult) -> None:
         state = self._state
         # Chosen here, so that the session continues if the first answer is stopped.
         state.session = state.session or str(uuid4())
-        turn = TurnResult([])
         self._screen.begin()
         message = replace(message, session=state.session, agent=state.agent, model=state.model)
         async with aclosing(self._connection.send(message)) as events:
@@ -96,24 +141,19 @@ class Conversation:
                         turn.cards.append(event.card)
                     case ErrorEvent():
                         turn.has_failed = True
-        return turn
 
-    async def _stoppable(self, work: Coroutine[None, None, TurnResult]) -> TurnResult | None:
-        """Run a turn. Ctrl-C stops it and keeps the chat; then return None."""
+    async def _stoppable(self, work: Coroutine[None, None, None]) -> bool:
+        """Run a turn or a command. Return False if Ctrl-C has stopped it."""
         task = asyncio.create_task(work)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, task.cancel)
         try:
-            return await task
+            await task
         except asyncio.CancelledError:
             if not task.cancelled():
                 raise
-            self._screen.end()
-            self._screen.note("Stopped. What was said so far is stored.")
-            return None
+            return False
         finally:
             loop.remove_signal_handler(signal.SIGINT)
-
-    async def complete(self, line: str) -> Sequence[str]:
-        """Return what the last word of a line can become."""
-        return await complete_line(line, self._connection)
+            self._ignore_ctrl_c()
+        return True

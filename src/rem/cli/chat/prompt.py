@@ -6,6 +6,8 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from rem.errors import InvalidInputError
+
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
@@ -16,6 +18,10 @@ Complete: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
 """Takes the line before the cursor, and returns what its last word can become."""
 
 
+class QuestionCancelledError(Exception):
+    """The user answered a question with Ctrl-C. A KeyboardInterrupt would end the event loop."""
+
+
 class Prompt(Protocol):
     """Where the messages of the user come from."""
 
@@ -24,8 +30,11 @@ class Prompt(Protocol):
     async def read(self, label: str = "> ") -> str | None:
         """Return the next message, or None at the end. Raise KeyboardInterrupt if the user gives up the line."""
 
-    async def ask(self, label: str) -> str | None:
-        """Return one line that answers a question, or None at the end. It is no message, and not kept."""
+    async def ask(self, label: str, given: str = "") -> str | None:
+        """Return one line that answers a question, or None at the end. It is no message, and not kept.
+
+        The line is `given` at first, and the user can change it. Raise QuestionCancelledError at Ctrl-C.
+        """
 
 
 class TerminalPrompt:
@@ -56,12 +65,14 @@ class TerminalPrompt:
         except EOFError:
             return None
 
-    async def ask(self, label: str) -> str | None:
+    async def ask(self, label: str, given: str = "") -> str | None:
         """Return one line that answers a question, or None at the end. It is no message, and not kept."""
         try:
-            return await self._questions.prompt_async(label)
+            return await self._questions.prompt_async(label, default=given)
         except EOFError:
             return None
+        except KeyboardInterrupt as error:
+            raise QuestionCancelledError from error
 
 
 class PipedPrompt:
@@ -70,11 +81,14 @@ class PipedPrompt:
     is_interactive = False
 
     async def read(self, label: str = "") -> str | None:
-        """Return the next line, or None at the end."""
-        line = sys.stdin.readline()
-        return line.rstrip("\n") if line else None
+        """Return the next line, or None at the end. Raise InvalidInputError if it is not UTF-8."""
+        line = sys.stdin.buffer.readline()
+        try:
+            return line.decode().rstrip("\r\n") if line else None
+        except UnicodeDecodeError as error:
+            raise InvalidInputError("A line of standard input is not UTF-8 text.") from error
 
-    async def ask(self, label: str) -> str | None:
+    async def ask(self, label: str, given: str = "") -> str | None:
         """Return the next line, or None at the end."""
         return await self.read()
 

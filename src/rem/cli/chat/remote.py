@@ -24,6 +24,8 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 """A server sends a ping every 15 seconds, so a longer silence means that it is gone."""
 MAX_PAGE_ROWS = 500
+DONE = "[DONE]"
+"""The last line of a stream."""
 _NAMED_EVENTS: TypeAdapter[NamedEvent] = TypeAdapter(NamedEvent)
 
 
@@ -78,10 +80,14 @@ class RemoteConnection:
             response = await self._client.send(request, stream=True)
             try:
                 await _check(response)
+                is_complete = False
                 async for name, data in _read_events(response):
+                    is_complete = data == DONE
                     event = _to_event(name, data)
                     if event is not None:
                         yield event
+                if not is_complete:
+                    raise ServerError("The server closed the connection before the end of the answer: ask again.")
             finally:
                 await response.aclose()
 
@@ -100,10 +106,14 @@ class RemoteConnection:
 
     async def load_profile(self) -> dict[str, Any] | None:
         """Return the user's row in `users`, or None."""
-        if not self._user:
-            return None
-        found = await self._request("POST", "query", {"query": f"LOOKUP {json.dumps(f'users/{self._user}')}"})
-        return next((row["record"] for row in found["results"]), None)
+        caller = await self._request("GET", str(self._client.base_url).removesuffix("v1/") + "auth/me")
+        for name in filter(None, (caller["email"], self._user, caller["id"])):
+            found = await self._request("POST", "query", {"query": f"LOOKUP {json.dumps(f'users/{name}')}"})
+            for row in found["results"]:
+                # Rows that others wrote about the user are not the profile.
+                if row["record"].get("user_id") == caller["id"]:
+                    return dict(row["record"])
+        return None
 
     async def list_sessions(self, limit: int) -> Sequence[SessionLine]:
         """Return the user's sessions, the most recently used first."""
@@ -194,6 +204,8 @@ async def _check(response: httpx.Response) -> None:
         text = f"The server answered with status {response.status_code}: is this the address of a REM server?"
     if response.status_code == 401:
         text += " Give an API key: --api-key, or REM_API_KEY (`rem keys create` on the server makes one)."
+    if response.status_code in (400, 422):
+        raise InvalidInputError(text)
     raise NotFoundError(text) if response.status_code == 404 else ServerError(text)
 
 
@@ -211,7 +223,7 @@ async def _read_events(response: httpx.Response) -> AsyncIterator[tuple[str, str
 
 def _to_event(name: str, data: str) -> AnyEvent | None:
     """Return the event of a chunk; None for a chunk without text, and for events of a newer server."""
-    if data == "[DONE]":
+    if data == DONE:
         return None
     fields = json.loads(data)
     if not name:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from time import monotonic
 from typing import TYPE_CHECKING
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
 from rich.markdown import Markdown
 from rich.segment import Segment
+from rich.spinner import Spinner
 from rich.text import Text
 
 from rem.cli.output import get_output_width, shorten
+from rem.cli.runtime import print_to_stderr
 from rem.cli.terminal_text import escape_control_characters
 from rem.events import (
     ActionRequestEvent,
@@ -41,22 +44,19 @@ class Screen:
         self.is_terminal = self.console.is_terminal
         self.reasoning: list[str] = []
         """The reasoning of the last answer, which is shown only on request."""
-        self._stream: MarkdownStream | None = None
+        self._view: AnswerView | None = None
 
     def show(self, event: AnyEvent) -> None:
         """Print one event of the answer."""
+        if not isinstance(event, ReasoningEvent):
+            self._end_reasoning()
         match event:
             case TextEvent():
                 self._show_text(event.content)
             case ReasoningEvent():
-                if not self.reasoning:
-                    self.note("thinking …")
-                self.reasoning.append(event.content)
-            case ToolCallEvent(status="started"):
-                arguments = ", ".join(f"{name}={value!r}" for name, value in (event.arguments or {}).items())
-                self.note(f"{event.agent or 'agent'}: {event.tool_name}({shorten(arguments, MAX_ARGUMENT_CHARS)})")
-            case ToolCallEvent(status="failed"):
-                self.note(f"{event.agent or 'agent'}: {event.tool_name} failed")
+                self._show_reasoning(event.content)
+            case ToolCallEvent():
+                self._show_tool_call(event)
             case ProgressEvent(status="in_progress"):
                 self.note(f"[{event.step}/{event.total_steps}] {event.label}")
             case MetadataEvent():
@@ -67,12 +67,17 @@ class Screen:
                 self._finish_text()
 
     def begin(self) -> None:
-        """Forget the reasoning of the answer before."""
+        """Begin an answer: forget the reasoning of the one before, and show that something happens."""
         self.reasoning.clear()
+        if self.is_terminal:
+            self._view = AnswerView(self.console)
 
     def end(self) -> None:
         """Print what is left of the text, and an empty line."""
-        self._finish_text()
+        self._end_reasoning()
+        if self._view is not None:
+            self._view.close()
+            self._view = None
         self.console.print()
 
     def say(self, text: str = "") -> None:
@@ -83,11 +88,15 @@ class Screen:
     def note(self, text: str) -> None:
         """Print what happens in the background, dimmed. In a pipe it is left out: the answer is what counts there."""
         if self.is_terminal:
+            self._finish_text()
             self.console.print(Text(escape_control_characters(f"· {text}"), style="dim"))
 
     def error(self, text: str) -> None:
-        """Print an error."""
+        """Print an error; in a pipe on standard error."""
         self._finish_text()
+        if not self.is_terminal:
+            print_to_stderr(f"Error: {escape_control_characters(text)}")
+            return
         self.console.print(Text(escape_control_characters(f"Error: {text}"), style="red"))
 
     def markdown(self, text: str) -> None:
@@ -114,9 +123,31 @@ class Screen:
             self.console.out(text, end="", highlight=False)
             self.console.file.flush()
             return
-        if self._stream is None:
-            self._stream = MarkdownStream(self.console)
-        self._stream.add(text)
+        if self._view is None:
+            self._view = AnswerView(self.console)
+        self._view.add(text)
+
+    def _show_reasoning(self, text: str) -> None:
+        """Keep the reasoning. While it arrives, only its duration is shown."""
+        self.reasoning.append(text)
+        if self._view is not None:
+            self._view.is_thinking = True
+
+    def _end_reasoning(self) -> None:
+        if self._view is not None and self._view.is_thinking:
+            self._view.is_thinking = False
+            self.note(f"thought for {self._view.seconds:.0f} s; /reasoning shows it")
+
+    def _show_tool_call(self, event: ToolCallEvent) -> None:
+        """Print a call when it begins or fails, and show it with its duration as long as it runs."""
+        label = f"{event.agent or 'agent'}: {event.tool_name}"
+        if event.status == "started":
+            arguments = ", ".join(f"{name}={value!r}" for name, value in (event.arguments or {}).items())
+            self.note(f"{label}({shorten(arguments, MAX_ARGUMENT_CHARS)})")
+        elif event.status == "failed":
+            self.note(f"{label} failed")
+        if self._view is not None:
+            self._view.mark_running(event.tool_id, label if event.status == "started" else None)
 
     def _show_metadata(self, event: MetadataEvent) -> None:
         if event.hidden or not self.is_terminal:
@@ -129,27 +160,39 @@ class Screen:
             self.note(", ".join(parts))
 
     def _finish_text(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-            self._stream = None
+        if self._view is not None:
+            self._view.finish_text()
         elif not self.is_terminal:
             self.console.file.flush()
 
 
-class MarkdownStream:
-    """Renders Markdown while it arrives: it prints finished blocks, and draws the last one again with each part."""
+class AnswerView:
+    """Shows an answer while it arrives.
+
+    Finished blocks of Markdown are printed. Below them the last block is drawn again with each part, and a line says
+    what the answer waits for: the model, or the calls that run.
+    """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._rest = ""
         self._has_printed = False
+        self._started = monotonic()
+        self._running: dict[str, tuple[str, float]] = {}
+        self._spinner = Spinner("dots", style="dim")
+        self.is_thinking = False
         self._live = Live(
             console=console,
             refresh_per_second=REFRESHES_PER_SECOND,
             transient=True,
-            get_renderable=lambda: _LastLines(self._rest),
+            get_renderable=self._render,
         )
         self._live.start()
+
+    @property
+    def seconds(self) -> float:
+        """The duration of the answer so far."""
+        return monotonic() - self._started
 
     def add(self, text: str) -> None:
         """Add a part of the text."""
@@ -159,8 +202,20 @@ class MarkdownStream:
             finished, self._rest = self._rest[:end], self._rest[end:]
             self._print(finished)
 
+    def mark_running(self, call_id: str, label: str | None) -> None:
+        """Show a call as running; without a label it has ended."""
+        if label is None:
+            self._running.pop(call_id, None)
+        else:
+            self._running[call_id] = label, monotonic()
+
+    def finish_text(self) -> None:
+        """Print what is left of the text."""
+        rest, self._rest = self._rest, ""
+        self._print(rest)
+
     def close(self) -> None:
-        """Print what is left."""
+        """Print what is left of the text, and remove the line below it."""
         rest, self._rest = self._rest, ""
         self._live.stop()
         self._print(rest)
@@ -173,6 +228,24 @@ class MarkdownStream:
         self._has_printed = True
         self._console.print(Markdown(text))
 
+    def _render(self) -> Group:
+        parts: list[RenderableType] = [_LastLines(self._rest)] if self._rest.strip() else []
+        status = self._describe_state()
+        if status:
+            self._spinner.update(
+                text=Text(escape_control_characters(status), style="dim", no_wrap=True, overflow="ellipsis")
+            )
+            parts.append(self._spinner)
+        return Group(*parts)
+
+    def _describe_state(self) -> str:
+        """Return what the answer waits for; nothing while text arrives."""
+        if self._running:
+            return ", ".join(f"{label} {monotonic() - since:.0f} s" for label, since in self._running.values())
+        if self.is_thinking:
+            return f"thinking {self.seconds:.0f} s"
+        return "" if self._rest else f"waiting for the model {self.seconds:.0f} s"
+
 
 class _LastLines:
     """The end of an unfinished block, as far as it fits the terminal: what is higher could not be drawn again."""
@@ -183,7 +256,7 @@ class _LastLines:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the last lines."""
         lines = console.render_lines(Markdown(self._text), options.update(height=None), pad=False)
-        for line in lines[-max(console.height - 2, 1) :]:
+        for line in lines[-max(console.height - 3, 1) :]:
             yield from line
             yield Segment.line()
 

@@ -1,0 +1,126 @@
+"""Every command of `rem chat` in a real terminal: narrow, usual and wide; completion; no colour; odd input."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from rem.cli.chat.commands import COMMANDS
+from tests.cli.chat.conftest import connect
+from tests.rem_command import output, rem
+from tests.scripted_model import ScriptedModel
+from tests.terminal import CTRL_C, CTRL_D, ENTER, TAB, Terminal
+
+PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
+LISTS = ("/help", "/sessions", "/agent", "/model")
+LONG = "The boat Albatross lies in the harbour of Piran, behind the old salt house, next to the Heron. " * 4
+
+
+@pytest.mark.parametrize(("columns", "place"), [(40, "local"), (80, "local"), (200, "local"), (40, "remote with key")])
+def test_every_command_fits_the_terminal(scripted: dict[str, str], tmp_path: Path, columns: int, place: str) -> None:
+    output("demo", settings=scripted)
+    steps = [
+        (LONG, "message 1."),
+        ("/help", "leaves."),
+        ("/feedback 5 well done", "Your rating is stored."),
+        ("/save boat talk", "Named this session"),
+        ("/sessions", "(this one)"),
+        ("/load boat talk", "Continuing boat talk"),
+        ("/history", "message 1."),
+        ("/search Albatross", "Albatross"),
+        ("/query LOOKUP nothing-here", "No rows."),
+        ("/memory", "No rows."),
+        ("/memory where is the boat", "Albatross"),
+        ("/profile", "There is no profile yet"),
+        ("/agent", "* rem"),
+        ("/agent rem", "You talk to rem now."),
+        ("/model", "rem:local"),
+        ("/model openai:scripted", "answers from now on"),
+        (f"/export {tmp_path}/talk.md", "Wrote 2 messages"),
+        ("/reasoning", "without reasoning"),
+        ("/clear", "Starting over"),
+        ("/forget", "Type yes:"),
+        ("yes", "Deleted."),
+        ("/new", "begins a new session"),
+    ]
+    used = {words[1:].split()[0] for words, _ in steps if words.startswith("/")}
+    assert used | {"quit"} == set(COMMANDS)
+    with (
+        connect(scripted, place) as options,
+        Terminal("chat", *options, settings=scripted, columns=columns) as terminal,
+    ):
+        terminal.wait_for(">")
+        for words, expected in steps:
+            terminal.type(words + ENTER)
+            lines = terminal.wait_for(expected).splitlines()
+            if words in LISTS:
+                # The first line is what was typed, the last one may be the next prompt.
+                assert max(map(cell_len, lines[1:-1])) <= columns, lines
+        terminal.type("/quit" + ENTER)
+        assert terminal.wait_for_end() == 0
+    assert "Traceback" not in terminal.text
+    assert "Error" not in terminal.text
+
+
+def test_commands_agents_and_keys_are_completed(scripted: dict[str, str]) -> None:
+    output("demo", settings={**scripted, "REM_USER": ""})
+    with Terminal("chat", "--tenant", "demo", settings=scripted) as terminal:
+        terminal.wait_for(">")
+        terminal.type("/mem" + TAB)
+        terminal.wait_for("ory")
+        terminal.type(CTRL_C)
+        terminal.wait_for(">")
+        terminal.type("/agent query" + TAB)
+        terminal.wait_for("-agent")
+        terminal.type(CTRL_C)
+        terminal.wait_for(">")
+        terminal.type("/query LOOKUP sarah-c" + TAB)
+        terminal.wait_for("hen")
+        terminal.type(ENTER)
+        terminal.wait_for("Fernhollow Analytics")
+
+
+def test_odd_input_reaches_the_model_whole(scripted: dict[str, str], model: ScriptedModel) -> None:
+    pasted = "line one\nline two\n" + "x" * 2_000 + "\n末尾 👩‍👩‍👧 ë"
+    with Terminal("chat", settings=scripted) as terminal:
+        terminal.wait_for(">")
+        terminal.type(PASTE_START + pasted + PASTE_END)
+        terminal.wait_for("ë")
+        terminal.type(ENTER)
+        terminal.wait_for("message 1.", 40)
+        terminal.type("/home/anna is a path" + ENTER)
+        terminal.wait_for("message 2.")
+        terminal.resize(100, 30)
+        terminal.type("one\\" + ENTER + "two" + ENTER)
+        terminal.wait_for("message 3.")
+        terminal.wait_for(">")
+        terminal.type(CTRL_D)
+        assert terminal.wait_for_end() == 0
+    sent = [message["content"] for message in model.requests[-1]["messages"] if message["role"] == "user"]
+    assert sent == [pasted, "/home/anna is a path", "one\ntwo"]
+
+
+@pytest.mark.parametrize("settings", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "dumb"])
+def test_chat_works_without_colour(scripted: dict[str, str], settings: dict[str, str]) -> None:
+    with Terminal("chat", settings={**scripted, **settings}) as terminal:
+        terminal.wait_for(">")
+        terminal.type("list my boats" + ENTER)
+        terminal.wait_for("That is all.")
+        terminal.type("fail please" + ENTER)
+        terminal.wait_for("Error:")
+        terminal.type("/quit" + ENTER)
+        assert terminal.wait_for_end() == 0
+        assert not re.search(r"\x1b\[[0-9;]*(?:3[0-7]|9[0-7]|38;5)", terminal.raw)
+
+
+def test_pipe_gets_answers_on_stdout_and_errors_on_stderr(scripted: dict[str, str]) -> None:
+    done = rem("chat", settings=scripted, stdin="hello\nfail please\n/nothing\nlist\n")
+    assert done.returncode == 1
+    assert done.stdout.startswith("You said 'hello', message 1.\n")
+    assert "**Albatross**" in done.stdout
+    assert "Error" not in done.stdout
+    assert done.stderr.count("Error: ") == 2
+    assert "\x1b" not in done.stdout + done.stderr

@@ -1,0 +1,135 @@
+"""`rem chat` with a model that is slow, fails, is cut off or thinks, here and on a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.api.chat.test_streaming import AGENT
+from tests.cli.chat.conftest import connect
+from tests.rem_command import output, rem
+from tests.scripted_model import Call, HangUp, Pause, Raw, Refuse, ScriptedModel, Step, has_result, last_text
+from tests.terminal import CTRL_C, ENTER, Terminal
+
+
+def _reason(text: str) -> Raw:
+    chunk = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "scripted",
+        "choices": [{"index": 0, "delta": {"reasoning_content": text}, "finish_reason": None}],
+    }
+    return Raw(f"data: {json.dumps(chunk)}\n\n".encode())
+
+
+def _fail(body: dict[str, Any]) -> Sequence[Step]:
+    text = last_text(body)
+    if "late" in text:
+        return [Pause(5), "too late"]
+    if "cut" in text:
+        return ["The answer begins", HangUp()]
+    if "500" in text:
+        return [Refuse(500, "the provider is down")]
+    if "think" in text:
+        return [_reason("First I count the boats."), Pause(0.3), "Two boats."]
+    return [f"Fine: {text}."]
+
+
+@pytest.mark.parametrize("place", ["local", "remote", "remote with key"])
+def test_failed_answers_are_explained_and_the_session_goes_on(
+    scripted: dict[str, str], model: ScriptedModel, place: str
+) -> None:
+    model.script = _fail
+    settings = {**scripted, "LLM__TIMEOUT_SECONDS": "1"}
+    with connect(settings, place) as options, Terminal("chat", *options, settings=settings) as terminal:
+        terminal.wait_for(">")
+        terminal.type("a 500 please" + ENTER)
+        terminal.wait_for("Error: ")
+        terminal.wait_for(">")
+        terminal.type("be late" + ENTER)
+        terminal.wait_for("waiting for the model")
+        terminal.wait_for("did not answer in time")
+        terminal.wait_for(">")
+        terminal.type("cut it" + ENTER)
+        terminal.wait_for("The answer begins")
+        terminal.wait_for("Error: ")
+        terminal.wait_for(">")
+        terminal.type("still there?" + ENTER)
+        terminal.wait_for("Fine: still there?.")
+        terminal.wait_for(">")
+        terminal.type("/history" + ENTER)
+        for text in ("a 500 please", "cut it", "The answer begins", "Fine: still there?."):
+            terminal.wait_for(text)
+        terminal.type("/quit" + ENTER)
+        assert terminal.wait_for_end() == 0
+    assert "Traceback" not in terminal.text
+
+
+def test_reasoning_is_folded(scripted: dict[str, str], model: ScriptedModel) -> None:
+    model.script = _fail
+    with Terminal("chat", settings=scripted) as terminal:
+        terminal.wait_for(">")
+        terminal.type("think" + ENTER)
+        terminal.wait_for("thinking")
+        before = terminal.wait_for("Two boats.")
+        assert "thought for" in before
+        assert "First I count" not in terminal.text
+        terminal.type("/reasoning" + ENTER)
+        terminal.wait_for("First I count the boats.")
+
+
+def test_child_agents_and_their_tools_are_shown_while_they_run(
+    scripted: dict[str, str], model: ScriptedModel, tmp_path: Any
+) -> None:
+    for name, tool in (("boss", "ask_agent"), ("helper", "search_rem")):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(AGENT.format(name=name, prompt=f"I am {name}.", tools=f"    - name: {tool}"))
+        output("agents", "save", str(path), settings=scripted)
+
+    def script(body: dict[str, Any]) -> Sequence[Step]:
+        is_helper = "I am helper." in json.dumps(body["messages"])
+        if has_result(body):
+            return [Pause(1.5), "Found nothing."] if is_helper else ["Done by the boss."]
+        if is_helper:
+            return [Call("search_rem", {"query": 'FUZZY "boat"'}, "call_h")]
+        return [Call("ask_agent", {"agent_name": "helper", "input_text": "look"}, "call_b")]
+
+    model.script = script
+    with Terminal("chat", "-a", "boss", settings=scripted) as terminal:
+        terminal.wait_for(">")
+        terminal.type("go" + ENTER)
+        terminal.wait_for("· boss: ask_agent(agent_name='helper'")
+        terminal.wait_for("· helper: search_rem(query='FUZZY")
+        # The line that is drawn again as long as the call runs.
+        terminal.wait_for("boss: ask_agent 1 s")
+        terminal.wait_for(">")
+
+
+def test_ctrl_c_at_a_question_keeps_the_chat(scripted: dict[str, str]) -> None:
+    with Terminal("chat", settings=scripted) as terminal:
+        terminal.wait_for(">")
+        terminal.type("hello" + ENTER)
+        terminal.wait_for("message 1.")
+        terminal.type("/forget" + ENTER)
+        terminal.wait_for("Type yes:")
+        terminal.type(CTRL_C)
+        terminal.wait_for("Stopped.")
+        terminal.type("/history" + ENTER)
+        terminal.wait_for("message 1.")
+        terminal.type("/quit" + ENTER)
+        assert terminal.wait_for_end() == 0
+
+
+def test_wrong_key_and_absent_server_are_explained(scripted: dict[str, str]) -> None:
+    with connect(scripted, "remote with key") as (url, address, *_):
+        refused = rem("chat", url, address, "--api-key", "remk_wrong", settings=scripted, stdin="hello\n")
+        assert refused.returncode != 0
+        assert "--api-key" in refused.stderr
+    gone = rem("chat", "--url", address, settings=scripted, stdin="hello\n")
+    assert gone.returncode == 1
+    assert "does not answer" in gone.stderr
+    assert "Traceback" not in refused.stderr + gone.stderr
