@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rem.cli.runtime import JsonOption, print_to_stderr
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.settings.effective_settings import EffectiveSetting, SettingName
@@ -86,7 +87,7 @@ def set_setting(
     if as_json:
         print_json({"name": setting.name, "file": path, "overridden_by": override})
         return
-    typer.echo(f"Set {setting.name} in {path}.")
+    echo(f"Set {setting.name} in {path}.")
     if override:
         print_to_stderr(f"It has no effect as long as {override} is set, because the environment overrides the file.")
 
@@ -114,7 +115,7 @@ def unset(name: NameArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"name": setting.name, "file": path, "was_set": was_set})
     else:
-        typer.echo(f"Removed {setting.name} from {path}." if was_set else f"{setting.name} is not set in {path}.")
+        echo(f"Removed {setting.name} from {path}." if was_set else f"{setting.name} is not set in {path}.")
 
 
 @app.command("path")
@@ -127,7 +128,7 @@ def show_path(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"file": path, "exists": path.exists()})
         return
-    typer.echo(path)
+    echo(str(path))
     if not path.exists():
         print_to_stderr("It does not exist yet: `rem config set` makes it.")
 
