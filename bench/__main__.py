@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench import (
+    attacks,
     bulk_load,
     chat,
     dreaming,
@@ -32,7 +33,7 @@ from rem.settings import Settings
 
 _NAMES = (
     *("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat", "jobs"),
-    *("ingest", "dreaming", "http"),
+    *("ingest", "dreaming", "http", "attacks"),
 )
 
 
@@ -100,6 +101,8 @@ async def _measure_background(name: str, home: Path, quick: bool) -> Result:
             return await dreaming.run(settings, (40, 200) if quick else dreaming.SIZES)
         case "http":
             return await http_lookup.run(home, 50) if quick else await http_lookup.run(home)
+        case "attacks":
+            return await attacks.run(home, attacks.QUICK) if quick else await attacks.run(home)
     return await startup.run(home)
 
 

@@ -14,6 +14,9 @@ from rem.memory.card_answers import CardAnswer
 
 MAX_MESSAGE_CHARS = 2_000_000
 """About 500,000 tokens, more than the context of most models."""
+MAX_MESSAGE_PARTS = 1000
+MAX_READABLE_ERRORS = 100
+"""Errors that are described. A body may have thousands."""
 NO_OBJECT_TYPES = ("dict_type", "model_type", "model_attributes_type")
 IMAGE_TYPES = ("image_url", "image", "input_image")
 ADVICE = {
@@ -58,7 +61,9 @@ class ChatMessage(_LenientModel):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: (
         Annotated[str, Field(max_length=MAX_MESSAGE_CHARS)]
-        | list[Annotated[TextPart | AudioPart, Field(discriminator="type")]]
+        | Annotated[
+            list[Annotated[TextPart | AudioPart, Field(discriminator="type")]], Field(max_length=MAX_MESSAGE_PARTS)
+        ]
         | None
     ) = None
 
@@ -209,11 +214,10 @@ def _readable_error(error: ValidationError, value: Any) -> ValidationError:
     for detail in error.errors(include_url=False):
         details_by_path.setdefault(_request_path(value, detail), []).append(detail)
     # An error deeper inside a value says more than "the value has another type".
-    deepest = [
-        path for path in details_by_path if not any(other[: len(path)] == path != other for other in details_by_path)
-    ]
+    outer = {path[:depth] for path in details_by_path for depth in range(len(path))}
+    deepest = [path for path in details_by_path if path not in outer]
     return ValidationError.from_exception_data(
-        error.title, [_merge_details(path, details_by_path[path]) for path in deepest]
+        error.title, [_merge_details(path, details_by_path[path]) for path in deepest[:MAX_READABLE_ERRORS]]
     )
 
 

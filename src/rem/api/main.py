@@ -179,6 +179,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
                 **dict.fromkeys(("/api/v1/chat/completions", "/v1/chat/completions"), max_audio_bytes),
             },
             max_seconds=settings.api.body_seconds,
+            form_paths=("/api/v1/files",),
         ),
         Middleware(HandshakeMiddleware),
     ]

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -133,8 +133,29 @@ def get_path_template(scope: Scope) -> str:
 MIN_BODY_BYTES_PER_SECOND = 10_000
 JSON_MARKS = (b",", b"[", b"{")
 """At most one of them for each value."""
-MAX_JSON_VALUES = 1_000_000
-"""A body with more takes long to parse, and no other request is served meanwhile."""
+MAX_JSON_VALUES = 20_000
+"""A body with more takes long to check, and no other request is served meanwhile. Long texts are one value."""
+
+
+class JsonValueCounter:
+    """Counts the values of JSON while it arrives. Characters inside of texts do not count."""
+
+    def __init__(self) -> None:
+        self.values = 0
+        self._is_in_text = False
+        self._rest = b""
+
+    def add(self, part: bytes) -> None:
+        """Count the values that begin in the next part."""
+        part = self._rest + part
+        # A backslash at the end belongs to the first character of the next part.
+        is_cut = (len(part) - len(part.rstrip(b"\\"))) % 2 == 1
+        part, self._rest = (part[:-1], part[-1:]) if is_cut else (part, b"")
+        pieces = part.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')
+        # With NUL it is no UTF-8: in UTF-16, the characters of texts cannot be told apart here.
+        outside = part if b"\0" in part else b"".join(pieces[1 if self._is_in_text else 0 :: 2])
+        self.values += sum(map(outside.count, JSON_MARKS))
+        self._is_in_text ^= len(pieces) % 2 == 0
 
 
 class BodyLimitMiddleware:
@@ -142,7 +163,7 @@ class BodyLimitMiddleware:
 
     A body is slow if REM has waited for it for `max_seconds`, and for the time that its bytes take at
     MIN_BODY_BYTES_PER_SECOND. `max_bytes_by_path` has the paths with another limit. It also refuses JSON of very many
-    values.
+    values; `form_paths` are the paths that take forms with files, which are no JSON.
     """
 
     def __init__(
@@ -152,11 +173,13 @@ class BodyLimitMiddleware:
         max_bytes_by_path: Mapping[str, int] | None = None,
         *,
         max_seconds: float = 30.0,
+        form_paths: Collection[str] = (),
     ) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._max_bytes_by_path = max_bytes_by_path or {}
         self._max_seconds = max_seconds
+        self._form_paths = form_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -169,11 +192,12 @@ class BodyLimitMiddleware:
         if length.isascii() and length.isdigit() and int(length[:20]) > max_bytes:
             await make_error_response(413, "body_too_large", message_text)(scope, receive, send)
             return
-        has_files = Headers(scope=scope).get("content-type", "").lower().startswith("multipart/")
-        received_bytes, values, waited_seconds, is_complete = 0, 0, 0.0, False
+        is_form = Headers(scope=scope).get("content-type", "").lower().startswith("multipart/")
+        counter = None if is_form and scope["path"] in self._form_paths else JsonValueCounter()
+        received_bytes, waited_seconds, is_complete = 0, 0.0, False
 
         async def receive_limited() -> Message:
-            nonlocal received_bytes, values, waited_seconds, is_complete
+            nonlocal received_bytes, waited_seconds, is_complete
             if is_complete:
                 # What follows is the end of the connection, which may come at any time.
                 return await receive()
@@ -191,10 +215,9 @@ class BodyLimitMiddleware:
             received_bytes += len(body)
             if received_bytes > max_bytes:
                 raise HTTPException(413, message_text)
-            if not has_files:
-                # More than the values: texts contain these characters, too.
-                values += sum(map(body.count, JSON_MARKS))
-                if values > MAX_JSON_VALUES:
+            if counter is not None:
+                counter.add(body)
+                if counter.values > MAX_JSON_VALUES:
                     raise HTTPException(413, f"The body has more than {MAX_JSON_VALUES:,} values: send less at once.")
             is_complete = not message.get("more_body", False)
             return message

@@ -128,5 +128,8 @@ class _Endpoint:
             for task in (work, listener):
                 task.cancel()
             await asyncio.wait((work, listener))
+        if listener.done() and not listener.cancelled():
+            # The body is refused, such as one that is too large.
+            listener.result()
         if not work.cancelled():
             work.result()

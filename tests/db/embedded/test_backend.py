@@ -11,6 +11,7 @@ from pathlib import Path
 import asyncpg
 import psutil
 import pytest
+from bench.attack_list import DEAF_STATEMENTS, HUNGRY_STATEMENTS
 
 from rem.app import Rem
 from rem.db.embedded.server import EmbeddedServer
@@ -18,36 +19,6 @@ from rem.errors import QueryLimitError
 from rem.settings import EmbeddingSettings, Settings, SqlSettings
 
 TIMEOUT = 0.3
-LISTS = (
-    "WITH x AS MATERIALIZED (SELECT array_agg(i) a, array_agg(-i) b, array_agg(300001 - i) c "
-    "FROM generate_series(1, 300000) i)"
-)
-TEXT = "WITH x AS MATERIALIZED (SELECT string_agg('a', '') a FROM generate_series(1, 2000000))"
-OBJECTS = (
-    "WITH x AS MATERIALIZED (SELECT jsonb_object_agg(md5(i::text), 1) a, jsonb_agg(md5(i::text)) b, "
-    "array_agg(i::text) c FROM generate_series(1, 100000) i)"
-)
-SHAPES = (
-    "WITH x AS MATERIALIZED (SELECT ('(' || string_agg('(' || i || ',0)', ',') || ')')::polygon a, "
-    "('(' || string_agg('(' || i || ',9)', ',') || ')')::polygon b FROM generate_series(1, 50000) i)"
-)
-DEAF_STATEMENTS = {
-    "overlap of arrays": f"{LISTS} SELECT a && b FROM x",
-    "array in array": f"{LISTS} SELECT a @> c FROM x",
-    "split_part": f"{TEXT} SELECT length(split_part(a, 'b' || substr(a, 1, 1000000), 2)) FROM x",
-    "string_to_array": f"{TEXT} SELECT cardinality(string_to_array(a, 'b' || substr(a, 1, 1000000))) FROM x",
-    "removal of keys": f"{OBJECTS} SELECT a - c = b FROM x",
-    "any of the keys": f"{OBJECTS} SELECT b ?| c FROM x",
-    "distance of polygons": f"{SHAPES} SELECT a <-> b FROM x",
-}
-"""Statements inside of which PostgreSQL does not look for interrupts for minutes."""
-DOUBLING = "WITH a0 AS NOT MATERIALIZED (SELECT 1 AS x)" + "".join(
-    f", a{n} AS NOT MATERIALIZED (SELECT l.x FROM a{n - 1} l, a{n - 1} r)" for n in range(1, 23)
-)
-HUNGRY_STATEMENTS = {
-    "doubling": f"{DOUBLING} SELECT count(*) FROM a22",
-    "long text": "SELECT length(string_agg(md5(i::text), '')) FROM generate_series(1, 8000000) i",
-}
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, HTTPException, Path, Query, Request, Response
@@ -102,7 +103,7 @@ async def put_agent(request: Request, agents: AgentsDep, scope: ScopeDep, name: 
     from rem.agents.yaml_parser import parse_agent
 
     text = await _read_text(request)
-    defined_name = parse_agent(text, "the body").name
+    defined_name = (await asyncio.to_thread(parse_agent, text, "the body")).name
     if defined_name != name:
         raise InvalidInputError(f"The definition has the name {defined_name!r}, the path {name!r}: use the same name.")
     return _to_summary(await agents.catalog.save(text, scope))

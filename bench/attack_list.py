@@ -1,0 +1,196 @@
+"""Attacks on the service, and a bystander that measures how long another user waits meanwhile."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+import httpx2 as httpx
+
+SETTLE_SECONDS = 0.3
+ATTACKER = {"X-User-Id": "attacker"}
+BYSTANDER = {"X-User-Id": "bystander"}
+SERVER_SETTINGS = {"SQL__TIMEOUT_SECONDS": "1", "SQL__MAX_MEMORY_BYTES": "128000000"}
+"""Settings of the attacked server: short times, so that an attack does not take long."""
+WORDS = " ".join(f"word{random.Random(number).randrange(10**6)}" for number in range(20_000))
+Send: TypeAlias = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
+
+
+class Attack(NamedTuple):
+    """A request, how many of them are sent at the same time, and the status and text of their answers."""
+
+    send: Send
+    times: int
+    status: int | None
+    """None: any below 500."""
+    message: str
+    """A regular expression."""
+
+
+@dataclass
+class Latencies:
+    """The seconds of each answer to a bystander, by the name of the question."""
+
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def live(self) -> float:
+        """Return the slowest answer of /health/live."""
+        return max(self.seconds["live"])
+
+    @property
+    def lookup(self) -> float:
+        """Return the slowest LOOKUP, but one of fifty may be slower: others use the machine, too."""
+        ordered = sorted(self.seconds["lookup"])
+        return ordered[-1 - len(ordered) // 50]
+
+
+def prepare_bystander(address: str) -> None:
+    """Store what the bystander asks for, and let the server load what it loads once."""
+    row = {"name": "Blue door", "content": "The door is blue."}
+    answer = httpx.post(f"{address}/api/v1/entities/resources", json=row, headers=BYSTANDER, timeout=60)
+    assert answer.status_code == 201, answer.text
+    # The first SELECT of a database sets up its role, and the first SEARCH loads the model.
+    for text in ("SELECT 1", "SEARCH door"):
+        answer = httpx.post(f"{address}/api/v1/query", json={"query": text}, headers=BYSTANDER, timeout=60)
+        assert answer.status_code == 200, answer.text
+
+
+@contextmanager
+def bystander(address: str) -> Iterator[Latencies]:
+    """Let another user ask the server again and again, in a process of its own, and measure the answers."""
+    url = urlsplit(address)
+    latencies = Latencies()
+    script = str(Path(__file__).with_name("probe.py"))
+    with subprocess.Popen(
+        [sys.executable, "-I", script, str(url.hostname), str(url.port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            time.sleep(SETTLE_SECONDS)
+            yield latencies
+            time.sleep(SETTLE_SECONDS)
+        finally:
+            process.stdin.close()
+            answers = [line.split() for line in process.stdout]
+    for name, seconds, status in answers:
+        assert status == "200", f"{name} was answered with {status}"
+        latencies.seconds.setdefault(name, []).append(float(seconds))
+
+
+def query(text: str, **fields: Any) -> Send:
+    """Return a query."""
+    return lambda http: http.post("/api/v1/query", json={"query": text, **fields})
+
+
+def chat(text: str) -> Send:
+    """Return a message to an agent."""
+    return lambda http: http.post("/api/v1/chat/completions", json={"messages": [{"role": "user", "content": text}]})
+
+
+def post(path: str, body: str) -> Send:
+    """Return a JSON body, which need not be valid."""
+    headers = {"Content-Type": "application/json"}
+    return lambda http: http.post(path, content=body, headers=headers)
+
+
+def upload(name: str, data: bytes) -> Send:
+    """Return an upload that waits until the file is processed."""
+    return lambda http: http.post("/api/v1/files", files={"files": (name, data)}, params={"wait": "20"})
+
+
+def fill(text: str, length: int) -> str:
+    """Repeat a text up to a length."""
+    return text * (length // len(text))
+
+
+def get(path: str) -> Send:
+    """Return a request without a body."""
+    return lambda http: http.get(path)
+
+
+def agent(text: str) -> Send:
+    """Return the definition of an agent in YAML, which need not be valid."""
+    headers = {"Content-Type": "application/yaml"}
+    return lambda http: http.put("/api/v1/agents/x", content=text, headers=headers)
+
+
+LISTS = (
+    "WITH x AS MATERIALIZED (SELECT array_agg(i) a, array_agg(-i) b, array_agg(300001 - i) c "
+    "FROM generate_series(1, 300000) i)"
+)
+TEXT = "WITH x AS MATERIALIZED (SELECT string_agg('a', '') a FROM generate_series(1, 2000000))"
+OBJECTS = (
+    "WITH x AS MATERIALIZED (SELECT jsonb_object_agg(md5(i::text), 1) a, jsonb_agg(md5(i::text)) b, "
+    "array_agg(i::text) c FROM generate_series(1, 100000) i)"
+)
+SHAPES = (
+    "WITH x AS MATERIALIZED (SELECT ('(' || string_agg('(' || i || ',0)', ',') || ')')::polygon a, "
+    "('(' || string_agg('(' || i || ',9)', ',') || ')')::polygon b FROM generate_series(1, 50000) i)"
+)
+DEAF_STATEMENTS = {
+    "overlap of arrays": f"{LISTS} SELECT a && b FROM x",
+    "array in array": f"{LISTS} SELECT a @> c FROM x",
+    "split_part": f"{TEXT} SELECT length(split_part(a, 'b' || substr(a, 1, 1000000), 2)) FROM x",
+    "string_to_array": f"{TEXT} SELECT cardinality(string_to_array(a, 'b' || substr(a, 1, 1000000))) FROM x",
+    "removal of keys": f"{OBJECTS} SELECT a - c = b FROM x",
+    "any of the keys": f"{OBJECTS} SELECT b ?| c FROM x",
+    "distance of polygons": f"{SHAPES} SELECT a <-> b FROM x",
+}
+"""Statements inside of which PostgreSQL does not look for interrupts for minutes."""
+DOUBLING = "WITH a0 AS NOT MATERIALIZED (SELECT 1 AS x)" + "".join(
+    f", a{n} AS NOT MATERIALIZED (SELECT l.x FROM a{n - 1} l, a{n - 1} r)" for n in range(1, 23)
+)
+HUNGRY_STATEMENTS = {
+    "doubling": f"{DOUBLING} SELECT count(*) FROM a22",
+    "long text": "SELECT length(string_agg(md5(i::text), '')) FROM generate_series(1, 8000000) i",
+}
+CHAT = "/api/v1/chat/completions"
+ROWS = "/api/v1/entities/resources"
+EDGE = '{"dst":"a","rel_type":"b"},'
+MANY_PARTS = '{"role":"user","content":[' + ",".join(['{"type":"x"}'] * 9_000) + "]}"
+UNKNOWN_FIELDS = ",".join(f'"f{number}":0' for number in range(19_000))
+SLOW_QUERY = "SELECT count(*) FROM (SELECT generate_series(1, 100000000000)) AS numbers"
+"""Counts row by row. `FROM generate_series(…)` would write its rows to disk first, and end at the limit for that."""
+_REQUESTS: dict[str, tuple[Send, int, int | None, str]] = {
+    **{f"sql: {name}": (query(text), 4, 400, "was stopped") for name, text in DEAF_STATEMENTS.items()},
+    **{f"sql memory: {name}": (query(text), 4, 400, "limit|took") for name, text in HUNGRY_STATEMENTS.items()},
+    "sql: many slow queries": (query(SLOW_QUERY), 30, 400, "was stopped|running|waiting"),
+    "sql: long statement": (query("SELECT " + ",".join(["1"] * 9_900)), 10, 400, ""),
+    "many OR terms": (query("SEARCH x WHERE " + "name = 'a' OR " * 300_000 + "a = 1"), 1, 400, "at most 100,000"),
+    "OR terms at the limit": (query("SEARCH x FROM resources WHERE " + " OR ".join(["name = 'a'"] * 1200)), 5, 200, ""),
+    "too many OR terms": (query("SEARCH x WHERE " + " OR ".join(["a = 1"] * 9_000)), 5, 400, "at most 5,000 words"),
+    "many keys": (query("LOOKUP " + ",".join(f"k{n}" for n in range(200_000))), 1, 400, "at most 100,000"),
+    "too many keys": (query("LOOKUP " + ",".join(f"k{n}" for n in range(15_000))), 5, 400, "at most 1,000 keys"),
+    "keys at the limit": (query("LOOKUP " + ",".join(f"k{n}" for n in range(1_000))), 10, 200, ""),
+    "long search": (query(f'SEARCH "{WORDS[:99_000]}"'), 4, 200, ""),
+    "long question": (query(fill("Where is Sarah Chen? ", 290_000), mode="natural-language"), 4, 200, ""),
+    "deep JSON": (post(CHAT, '{"messages":' + "[" * 200_000 + "]" * 200_000 + "}"), 2, None, ""),
+    "many JSON values": (post(CHAT, '{"messages":[' + "0," * 15_000_000 + "0]}"), 1, 413, "20,000 values"),
+    "many invalid parts": (post(CHAT, f'{{"messages":[{MANY_PARTS}]}}'), 4, 422, "at most 1000 items"),
+    "many objects": (post(ROWS, f'{{"name":"o","metadata":{{"a":[{fill("{},", 27_000)}0]}}}}'), 4, None, ""),
+    "many edges": (post(ROWS, f'{{"name":"e","graph_edges":[{fill(EDGE, 130_000)}{{"dst":"z"}}]}}'), 2, None, ""),
+    "many unknown fields": (post(ROWS, f"{{{UNKNOWN_FIELDS}}}"), 4, 400, "no such field"),
+    "dense YAML": (agent("- a\n" * 64_000), 2, 400, "must be a mapping"),
+    "long order": (get(f"{ROWS}?order_by={'name,' * 10_000}name"), 2, None, ""),
+    "question marks": (query("?" * 19_999 + "x", mode="natural-language"), 2, 200, ""),
+    "large JSON": (post("/api/v1/query", '{"query":"' + "x" * 9_000_000 + '"}'), 2, 413, "8,000,000 bytes"),
+    "long chat": (chat(WORDS * 4), 1, 200, ""),
+    "chat of quoted lines": (chat(fill("> quoted line of text here\n", 1_000_000)), 1, 200, ""),
+    "chat of questions": (chat(fill("What about Sarah Chen? ", 1_000_000)), 1, 200, ""),
+    "table of one line": (upload("line.csv", b"a," * 5_000_000), 1, None, ""),
+    "long text": (upload("words.txt", (WORDS * 5).encode()), 1, None, ""),
+}
+ATTACKS = {name: Attack(*request) for name, request in _REQUESTS.items()}
