@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from rem.message_kinds import MAX_CLASSIFIED_CHARS, classify_message, find_statement_spans, get_kind, keep_statements
@@ -190,3 +192,12 @@ def test_odd_texts_are_classified_in_linear_time(text: str) -> None:
     # A pattern with quadratic time would take minutes.
     assert classify_message(text) in MessageKind
     assert len(keep_statements(text)) <= len(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["?" * 19_999 + "x", "Is it? " + "!" * 19_000 + "x", "? " * 9_999 + "x"], ids=lambda text: text[:6]
+)
+def test_hostile_text_is_classified_in_linear_time(text: str) -> None:
+    started = time.process_time()
+    classify_message(text)
+    assert time.process_time() - started < 1

@@ -22,7 +22,9 @@ MAX_ATTRIBUTION_WORDS = 6
 MAX_TOPIC_WORDS = 6
 MIN_PAST_CHARS = 4
 """A longer word with the ending -ed is likely a verb in the past."""
-_QUESTION_END = re.compile(r"[?？][\s\"'”’)\]!?]*\Z|か[。．]?\Z|吗[。．]?\Z")
+_CLOSING_SIGNS = "".join(map(chr, range(9, 14))) + " \"'”’)]!?？"
+"""What may stand between a question mark and the end of a sentence, and other question marks."""
+_QUESTION_PARTICLE = re.compile(r"(?:か|吗)[。．]?\Z")
 _QUERY = re.compile(r"(?:REM\s+)?(?:LOOKUP|FUZZY|SEARCH|TRAVERSE|SQL|SELECT|WITH)\s|/[a-z]+\b")
 _QUOTED_TEXT = re.compile(r"(?:\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|```.*```)\s*(.*)", re.DOTALL)
 _CLAUSE_END = re.compile(r"[,;:]\s+|\s+[-–—]\s+")
@@ -129,7 +131,7 @@ def _classify_sentence(sentence: str) -> Iterator[tuple[MessageKind, int, int]]:
     offset = len(sentence) - len(sentence.lstrip())
     end = len(sentence.rstrip())
     folded = sentence.lower()
-    is_question = _QUESTION_END.search(sentence) is not None
+    is_question = _ends_as_question(sentence)
     begin = _leads().match(folded, offset)
     start = begin.end() if begin else offset
     note = _find_note_request(folded, (offset, start), is_question)
@@ -154,6 +156,14 @@ def _classify_sentence(sentence: str) -> Iterator[tuple[MessageKind, int, int]]:
         yield MessageKind.SMALL_TALK, offset, end
     else:
         yield MessageKind.STATEMENT, offset, end
+
+
+def _ends_as_question(sentence: str) -> bool:
+    """Return whether a sentence ends with a question mark, perhaps with closing quotes and brackets behind it."""
+    # A regular expression would try every question mark of a long row of them.
+    stripped = sentence.rstrip()
+    end = stripped[len(stripped.rstrip(_CLOSING_SIGNS)) :]
+    return "?" in end or "？" in end or _QUESTION_PARTICLE.search(stripped[-2:]) is not None
 
 
 def _find_note_request(sentence: str, starts: tuple[int, ...], is_question: bool) -> int | None:
