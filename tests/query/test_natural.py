@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -466,6 +467,24 @@ async def test_lists_have_a_text_a_date_and_a_key(rem: Rem) -> None:
         assert all(len(row["happened_at"]) == len("2026-11-16T08:00:00+00:00") for row in result.results)
     (first, *_) = (await rem.ask("my latest notes", user=ALICE, now=NOW)).results
     assert (first["table"], first["key"]) == ("files", "roof.md")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("---\ntitle: Ms. Kuipers\ntags: [flat]\n---\n\nShe owns it.", "Ms. Kuipers: She owns it."),
+        ("---\r\ntags: [flat]\r\n---\r\n# Rent\r\n\r\nPaid.\r\n", "# Rent\n\nPaid."),
+        ("---\ntitle: Rent\n---\n# Rent\n\nPaid.\n\n---\n\nLate.", "# Rent\n\nPaid.\n\n---\n\nLate."),
+        ("--- no front matter\n\nText.", "--- no front matter\n\nText."),
+    ],
+)
+async def test_list_shows_the_title_of_a_note_instead_of_its_front_matter(
+    rem: Rem, tmp_path: Path, text: str, shown: str
+) -> None:
+    (tmp_path / "a.md").write_bytes(text.encode())
+    await rem.ingest(tmp_path, user=ALICE)
+    result = await rem.ask("my latest notes", user=ALICE)
+    assert [row["content"].replace("\r", "") for row in result.results] == [shown]
 
 
 @pytest.mark.parametrize("text", ["Who am I?", "What do you know about me?", "show my profile", "tell me about myself"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -46,6 +47,21 @@ async def test_ten_notes_take_about_2000_tokens(rem: Rem, alice: Store, line: st
     select = await search_rem(env_for(rem, ALICE), "SELECT key, content FROM resources LIMIT 10")
     assert len(select["results"]) == 10
     assert line != _LINE or count_result_tokens(select) < MAX_TOKENS + 500
+
+
+async def test_hit_has_the_title_of_its_note(rem: Rem, tmp_path: Path) -> None:
+    texts = {
+        "owner.md": "---\ntitle: Ms. Kuipers\n---\nShe owns the harbour.",
+        "ferry.md": "---\ntitle: Ferry\n---\nIt crosses the harbour.",
+        "b.md": "# Boats\n\nThey lie in the harbour.",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    await rem.ingest(tmp_path, user=ALICE)
+    answer = await search_rem(env_for(rem, ALICE), 'SEARCH "harbour"')
+    # The key or the text has the other titles.
+    assert {row["title"] for row in answer["results"] if "title" in row} == {"Ms. Kuipers"}
+    assert len(answer["results"]) == 3
 
 
 async def test_ten_messages_take_about_2000_tokens(rem: Rem) -> None:

@@ -42,7 +42,7 @@ from rem.ingest.models import (
     ParsedDocument,
     shorten_run_id,
 )
-from rem.ingest.note_keys import add_section_keys, build_link_edges, find_title, list_aliases
+from rem.ingest.note_keys import add_note_names, build_link_edges, find_title, list_aliases
 from rem.models import Edge, File, Resource
 from rem.models.field_types import utc_now
 from rem.models.file import ProcessingStatus
@@ -433,7 +433,7 @@ def _add_chunks(prepared: PreparedFile, document: ParsedDocument, max_tokens: in
     return replace(
         prepared,
         document=document,
-        chunks=add_section_keys(file, document, title, chunk_document(document, max_tokens)),
+        chunks=add_note_names(file, document, title, chunk_document(document, max_tokens)),
         aliases=list_aliases(file, document, title),
         links=build_link_edges(file, document),
     )

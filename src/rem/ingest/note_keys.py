@@ -47,12 +47,13 @@ def list_aliases(file: FetchedFile, document: ParsedDocument, title: str | None)
     return [label for label in labels if label != file.name][:MAX_ALIASES]
 
 
-def add_section_keys(
+def add_note_names(
     file: FetchedFile, document: ParsedDocument, title: str | None, chunks: Sequence[Chunk]
 ) -> list[Chunk]:
-    """Return the chunks with the headings that they contain and the keys of those sections, in their metadata."""
+    """Return the chunks of a note with its title, the headings that they contain and the keys of those sections."""
     if document.mime_type != MARKDOWN or not chunks:
         return list(chunks)
+    common = {"title": title} if title else {}
     stem = posixpath.splitext(posixpath.basename(file.name))[0]
     starts = [chunk.start for chunk in chunks]
     headings: dict[int, list[str]] = {}
@@ -60,11 +61,10 @@ def add_section_keys(
         heading = _clean_heading(section.title)
         if heading and heading != title:
             headings.setdefault(max(0, bisect_right(starts, section.start) - 1), []).append(heading)
+    sections = {place: _section_metadata(found, [title or stem, stem]) for place, found in headings.items()}
     return [
-        replace(chunk, metadata={**chunk.metadata, **_section_metadata(headings[position], [title or stem, stem])})
-        if position in headings
-        else chunk
-        for position, chunk in enumerate(chunks)
+        replace(chunk, metadata={**chunk.metadata, **common, **sections.get(place, {})})
+        for place, chunk in enumerate(chunks)
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from rem.query.result import QueryResult
+from rem.text import fold_text
 from rem.tools.excerpt import pick_excerpt
 from rem.tools.trimming import drop_empty_fields
 
@@ -58,6 +59,19 @@ def find_text(record: Mapping[str, Any]) -> tuple[str, str] | None:
     return next(((name, text) for name, text in texts if isinstance(text, str) and text.strip()), None)
 
 
+def find_note_title(row: Mapping[str, Any], key: str, text: str) -> str | None:
+    """Return the title of an ingested note, unless its key or its text has it.
+
+    A note about a person may say "she" throughout, and have the name only in its front matter.
+    """
+    metadata = row.get("metadata")
+    title = metadata.get("title") if isinstance(metadata, Mapping) else None
+    if not isinstance(title, str) or not title.strip():
+        return None
+    folded = fold_text(title)
+    return None if folded.replace(" ", "-") in key.casefold() or folded in fold_text(text) else title
+
+
 def _flatten_hit(
     row: Mapping[str, Any], record: Mapping[str, Any], query_text: str, max_chars: int, session_id: str | None
 ) -> dict[str, Any]:
@@ -75,6 +89,8 @@ def _flatten_hit(
     if not text.strip():
         return flat | drop_empty_fields({"name": record.get("name")})
     flat["text"] = pick_excerpt(text.strip(), query_text, max_chars * len(text) // len(text.encode()))
+    if title := find_note_title(record, str(row["key"]), flat["text"]):
+        flat["title"] = title
     if len(flat["text"]) < len(whole.strip()):
         flat["chars"] = len(whole)
     return flat

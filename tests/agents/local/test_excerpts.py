@@ -49,6 +49,17 @@ def test_every_excerpt_says_what_it_is_and_when() -> None:
     ]
 
 
+def test_title_of_a_note_is_shown() -> None:
+    note = {"table": "resources", "key": "people/owner.md#1", "happened_at": "2026-01-02", "text": "She owns the flat."}
+    file = {"table": "files", "key": "people/owner.md", "metadata": {"title": "Ms. Kuipers"}, "text": "She is in."}
+    named = {"table": "files", "key": "a.md", "metadata": {"title": "Ms. Kuipers"}, "text": "Call Ms. Kuipers."}
+    assert write_lines({**note, "title": "Ms. Kuipers"}, file, named) == [
+        "1. `people/owner.md#1` (note “Ms. Kuipers”, 2 Jan 2026): She owns the flat.",
+        "2. `people/owner.md` (file “Ms. Kuipers”): She is in.",
+        "3. `a.md` (file): Call Ms. Kuipers.",
+    ]
+
+
 def test_superseded_excerpt_names_its_successor() -> None:
     old = {"table": "resources", "key": "old", "happened_at": "2026-01-02", "text": "I live in Svendborg."}
     (line,) = write_lines({**old, "superseded_by": "new", "superseded_at": "2026-02-14T10:00"})

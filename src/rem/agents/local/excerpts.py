@@ -15,7 +15,7 @@ from rem.query.list_questions import NOTHING_STORED
 from rem.query.natural import WEAK_NOTE
 from rem.text import collapse_spaces
 from rem.tools import excerpt
-from rem.tools.rows import find_text
+from rem.tools.rows import find_note_title, find_text
 
 NOTICE = "No language model is configured"
 OPENING = "Here is what memory holds on that"
@@ -229,6 +229,9 @@ def _describe_kind(row: Mapping[str, Any]) -> str | None:
     if not isinstance(table, str) or not table:
         return None
     kind = _KINDS.get(table, table)
+    title = row.get("title") or find_note_title(row, str(row.get("key", "")), (find_text(row) or ("", ""))[1])
+    if isinstance(title, str) and title:
+        kind = f"{kind} “{_format_value(title)}”"
     if table == "messages":
         speaker = row.get("speaker") or {"user": "you", "assistant": "the assistant"}.get(str(row.get("role")))
         kind = f"{_format_value(speaker)} said" if speaker else kind

@@ -177,7 +177,7 @@ def _reply_to_statement(message: str) -> str | None:
     confirmation = confirm_statements(message)
     if confirmation is None or list_requests(message):
         return None
-    return f"{confirmation}\n\n{NOTICE}, so I keep it word for word. In a stored session, later questions find it."
+    return f"{confirmation}\n\n{NOTICE}, so I only note it. In a stored session, later questions find it."
 
 
 def confirm_statements(message: str) -> str | None:

@@ -1,7 +1,10 @@
 -- name: notes
--- The sources of lists and counts in plain language. All have the same columns. One note is one file, however many chunks it has.
+-- The sources of lists and counts in plain language. All have the same columns. One note is one file, however many chunks it has. Its title
+-- stands for its front matter. The first quantifier of the pattern makes all of it stop at the first line of dashes.
 SELECT DISTINCT ON (user_id, coalesce(uri, id::text)) CASE WHEN metadata ->> 'file' IS NULL THEN 'resources' ELSE 'files' END AS "table",
-  coalesce(metadata ->> 'file', key) AS key, user_id, coalesce("timestamp", created_at) AS happened_at, left(content, 300) AS content
+  coalesce(metadata ->> 'file', key) AS key, user_id, coalesce("timestamp", created_at) AS happened_at, left(CASE WHEN content LIKE '---%' THEN
+    concat_ws(': ', CASE WHEN content NOT LIKE '%# ' || (metadata ->> 'title') || '%' THEN metadata ->> 'title' END,
+      regexp_replace(content, '^---[ \t]*?\r?\n(?:[^\n]*\n)*?---[ \t]*\r?(?:\n\s*(?=\S)|$)', '')) ELSE content END, 300) AS content
 FROM resources ORDER BY user_id, coalesce(uri, id::text), ordinal
 
 -- name: files
