@@ -109,3 +109,26 @@ def test_rem_ask_asks_the_person_at_the_terminal(careful: dict[str, str], keys: 
     assert _find_flights(careful) == flights
     pending = json.loads(output("approvals", "list", "--json", settings=careful))
     assert len(pending) == (1 if keys == ["later"] else 0)
+
+
+def test_words_at_a_card_are_a_message(dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "REM_USER": "zoe@example.com"}
+    with Terminal("chat", settings=settings) as terminal:
+        terminal.wait_for(">")
+        terminal.type("My locker is number 214." + ENTER)
+        terminal.wait_for("Noted")
+        terminal.type("Forget my locker number" + ENTER)
+        terminal.wait_for("no to keep everything")
+        terminal.wait_for("Choose 1 to")
+        terminal.type("no" + ENTER)
+        terminal.wait_for("nothing was changed")
+        terminal.type("Forget my locker number" + ENTER)
+        terminal.wait_for("Choose 1 to")
+        terminal.type("/memory locker" + ENTER)
+        terminal.wait_for("My locker is number 214.")
+        terminal.type("Forget my locker number" + ENTER)
+        terminal.wait_for("Choose 1 to")
+        terminal.type("yes" + ENTER)
+        terminal.wait_for("Forgotten: 1 text")
+        terminal.type("/quit" + ENTER)
+        assert terminal.wait_for_end() == 0

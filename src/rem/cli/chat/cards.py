@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 _YES = ("y", "yes", "true", "1", "on")
 
 
-async def answer_card(card: ActionCard, screen: Screen, prompt: Prompt) -> CardAnswer | None:
-    """Show a card and return the user's answer; None if the user leaves it open."""
+async def answer_card(card: ActionCard, screen: Screen, prompt: Prompt) -> CardAnswer | str | None:
+    """Show a card and return the user's answer: a text if the user writes a message instead, None to leave it open."""
     if parse_card_id(card.id) is None:
         # What asks for consent stands in the text already.
         screen.say(card.prompt)
     while True:
         action = await _choose_action(card, screen, prompt)
-        if action is None:
-            return None
+        if not isinstance(action, CardAction):
+            return action
         if action.type == "Action.OpenUrl":
             screen.say(f"Open {action.url} in your browser.")
             continue
@@ -46,17 +46,22 @@ def _list_inputs(card: ActionCard, action: CardAction) -> list[CardInput]:
     return [] if action.style == "secondary" else card.inputs
 
 
-async def _choose_action(card: ActionCard, screen: Screen, prompt: Prompt) -> CardAction | None:
+async def _choose_action(card: ActionCard, screen: Screen, prompt: Prompt) -> CardAction | str | None:
     for number, action in enumerate(card.actions, 1):
         mark = "  (cannot be undone)" if action.style == "destructive" else ""
         screen.say(f"  {number}. {action.title}{mark}")
     while True:
-        answer = await prompt.ask(f"Choose 1 to {len(card.actions)}, or press Enter to leave it open: ")
+        answer = await prompt.ask(
+            f"Choose 1 to {len(card.actions)}, write a message, or press Enter to leave it open: "
+        )
         if not answer or not answer.strip():
             return None
         chosen = _find_action(card, answer.strip())
         if chosen is not None:
             return chosen
+        if not answer.strip().isdecimal():
+            # The text of a card may ask for words, such as "yes" or "only 1", and other things come to mind.
+            return answer
         screen.say("That is none of them.")
 
 

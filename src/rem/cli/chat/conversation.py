@@ -106,6 +106,9 @@ class Conversation:
                 self._ignore_ctrl_c()
             if answer is None:
                 return
+            if isinstance(answer, str):
+                await self._handle(answer)
+                return
             try:
                 cards = await self._answer(OutgoingMessage("", card_answer=answer))
             except InvalidInputError as error:
