@@ -10,6 +10,8 @@ EXIT_CODES = {
     4: "The change conflicts with stored data.",
     5: "The database cannot be used, or is disabled.",
     6: "A model, a service or an optional package cannot be used.",
+    7: "An experiment is worse than its baseline.",
+    8: "Cases of an experiment failed, or too few passed.",
     130: "Interrupted by Ctrl-C.",
 }
 """Meaning of the exit codes of the `rem` command."""
@@ -234,6 +236,20 @@ class RunLimitError(ModelError):
     """The run exceeds its limit of requests or tokens."""
 
     code = "run_limit"
+
+
+class RegressionError(RemError):
+    """The experiment is worse than its baseline."""
+
+    exit_code = 7
+    code = "regression"
+
+
+class FailedCasesError(RemError):
+    """Cases of the experiment failed."""
+
+    exit_code = 8
+    code = "cases_failed"
 
 
 class ToolFailedError(RemError):

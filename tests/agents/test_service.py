@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from rem.agents.answer_stream import AnswerStream
 from rem.agents.chat import AgentRequest, ClientMessage
 from rem.agents.local.model import LOCAL_MODEL
 from rem.app import Rem
-from rem.context import AgentContext
+from rem.context import AgentContext, Scope
 from rem.errors import InvalidInputError, ModelError, RunLimitError
 from rem.models import Resource, User
 from rem.settings import Settings
@@ -331,3 +332,22 @@ async def test_answer_that_cannot_be_stored_is_still_sent(rem: Rem, settings: Se
     assert "".join(event.content for event in events if event.type == "text_delta") == "Noted."
     assert [event.flags for event in events if event.type == "metadata"] == [["not_remembered"]]
     assert events[-1].type == "done"
+
+
+async def test_session_of_an_evaluation_stays_out_of_memory(
+    rem: Rem, settings: Settings, model: ScriptedModel, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with agents_with(settings, model) as agents:
+        context = AgentContext(user_id="alice", is_eval=True, session_id=str(uuid4()))
+        request = AgentRequest(
+            context=context, text="My cat is called Zephyr. I work with Marta on Atlas.", agent="rem"
+        )
+        await agents.run(request)
+        await agents.run(replace(request, text="I moved to Lisbon in May."))
+    assert await sql.fetchval("SELECT count(*) FROM messages") == 4
+    assert await sql.fetchval("SELECT metadata ->> 'is_eval' FROM sessions") == "true"
+    for query in ('SEARCH "Zephyr"', 'SEARCH "Noted"', 'SEARCH "Lisbon" FROM sessions', 'SEARCH "Marta" MODE text'):
+        assert (await rem.query(query, user="alice")).count == 0, query
+    await rem.dreamer().dream(Scope(user_id="alice"))
+    for table in ("moments", "ontologies", "statements", "passages"):
+        assert await sql.fetchval(f"SELECT count(*) FROM {table}") == 0, table

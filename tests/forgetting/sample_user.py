@@ -116,6 +116,20 @@ async def _summarise(sql: asyncpg.Connection[asyncpg.Record], store: Store, sess
         f"They spoke of {mark}.",
     )
     await sql.execute(
+        "WITH run AS (INSERT INTO eval_runs "
+        "(tenant_id, user_id, name, number, golden_set, target, evaluators, versions, seed) "
+        "VALUES ('default', $1, $2, 1, $2, '{}', '[]', '{}', 0) RETURNING id), "
+        "golden AS (INSERT INTO eval_cases (tenant_id, user_id, run_id, position, case_id, golden, output) "
+        "SELECT 'default', $1, id, 1, $2, to_jsonb($2::text), to_jsonb($2::text) FROM run) "
+        "SELECT 1",
+        *(store.scope.user_id, mark),
+    )
+    await sql.execute(
+        "INSERT INTO eval_scores (tenant_id, user_id, run_id, position, evaluator, scores, explanation, seconds) "
+        "SELECT tenant_id, user_id, run_id, position, 'exact', '{}', $2, 1 FROM eval_cases WHERE user_id = $1",
+        *(store.scope.user_id, mark),
+    )
+    await sql.execute(
         "INSERT INTO session_summaries (tenant_id, user_id, session_id, last_index, summary) "
         "VALUES ('default', $1, $2, 3, $3)",
         store.scope.user_id,

@@ -24,7 +24,18 @@ OPERATOR = {
     *(f"db {name}" for name in ("index", "migrate", "rebuild-cache", "reembed", "register", "rollback")),
     *(f"db {name}" for name in ("start", "status", "stop")),
     *(f"jobs {name}" for name in ("cancel", "list", "retry", "show", "stats")),
-    *("agents validate", "demo", "doctor", "models list", "models pull", "parse", "serve", "sweep", "worker"),
+    *(
+        "agents validate",
+        "eval golden check",
+        "demo",
+        "doctor",
+        "models list",
+        "models pull",
+        "parse",
+        "serve",
+        "sweep",
+        "worker",
+    ),
     *(f"admin {name}" for name in ("sessions", "set-user", "stats", "users")),
     *("audit log", "erase-user", "keys revoke", "mcp config", "privacy mask", "privacy scan"),
 }
@@ -43,7 +54,15 @@ READERS = {
     ),
     *("ingest runs", "keys list", "lookup", "query", "sessions export", "sessions list", "sessions search"),
     "sessions show",
-    "eval evaluators",
+    *(
+        "eval evaluators",
+        "eval golden from-feedback",
+        "eval golden from-session",
+        "eval list",
+        "eval report",
+        "eval show",
+    ),
+    "eval compare",
 }
 CALLERS = {
     "another user": ("--user", "bob@example.com"),
@@ -66,6 +85,9 @@ def list_commands() -> set[str]:
 def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]]]:
     """Return the arguments for each command that ask for Alice's rows."""
     session = (str(victim.session_id), victim.session_name)
+    experiment = (str(victim.experiment), f"{NAME} experiment", f"{NAME} experiment#1")
+    golden = folder / "golden.jsonl"
+    golden.write_text('{"input": "the word", "reference": "x"}\n')
     note_id, note_key = victim.rows["resources"]
     # The attacks on the API try the rows of all tables; a command takes a second.
     rows = {table: victim.rows[table] for table in ("resources", "messages", "files", "users")}
@@ -100,7 +122,21 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
         },
         "dreaming statements": [(note_key,)],
         "dreaming undo": [(str(note_id),)],
+        "eval compare": [(name, name) for name in experiment],
+        "eval delete": [(name, "--yes") for name in experiment],
         "eval evaluators": [()],
+        "eval golden from-feedback": [("--rating", "all")],
+        "eval golden from-session": [(name,) for name in session],
+        "eval judge": [(name, "--evaluator", "exact") for name in experiment],
+        "eval list": [(), (f"{NAME} experiment",)],
+        "eval report": [(name,) for name in experiment],
+        "eval resume": [(name, "--retry-failed") for name in experiment],
+        "eval run": [
+            (str(golden), "--query", "SEARCH", "--evaluator", "exact"),
+            (str(golden), "--query", "SEARCH", "--baseline", str(victim.experiment)),
+            (str(golden), "--agent", AGENT_NAME),
+        ],
+        "eval show": [(name,) for name in experiment],
         "expire": [(note_key, "--at", "2030-01-01")],
         "forget": [(note_key, "--yes"), (f"{NAME} note", "--mentions", "--yes")],
         "ingest add": [(str(agent),)],

@@ -11,6 +11,10 @@ from rem.agents.catalog import AgentCatalog
 from rem.app import Rem
 from rem.auth.api_keys import ApiKeys
 from rem.auth.authenticator import Authenticator
+from rem.db.store import Store
+from rem.evals.experiments import Experiments
+from rem.evals.golden_sets import GoldenCase, GoldenSet
+from rem.evals.targets import FunctionTarget
 from rem.ingest.models import FetchedFile
 from rem.memory.card_answers import CARDS_FIELD
 from rem.models import (
@@ -65,6 +69,7 @@ class Victim:
     api_key: tuple[str, str]
     """Id and prefix of her API key."""
     login_id: str
+    experiment: UUID
     rows: dict[str, tuple[UUID, str]] = field(default_factory=dict)
     """One row of each table: its id and its key."""
 
@@ -82,6 +87,15 @@ async def _log_in(rem: Rem, settings: Settings) -> UUID:
     (login,) = await authenticator.logins.list(account.user_id, "default")
     login_id: UUID = login["id"]
     return login_id
+
+
+async def _run_experiment(rem: Rem, store: Store) -> UUID:
+    """Run an experiment of Alice, and return its id."""
+    case = GoldenCase(id=f"{NAME} case", input=SECRET, reference=SECRET)
+    target = FunctionTarget(lambda text: text, NAME)
+    experiments = Experiments(rem, store.scope)
+    run = await experiments.start(GoldenSet(f"{NAME} experiment", (case,)), target, [])
+    return (await experiments.complete(run, target, None)).id
 
 
 async def create_victim(rem: Rem, settings: Settings) -> Victim:
@@ -134,6 +148,7 @@ async def create_victim(rem: Rem, settings: Settings) -> Victim:
         run=outcome.run,
         api_key=(str(key.id), key.prefix),
         login_id=str(login_id),
+        experiment=await _run_experiment(rem, store),
         rows={row.entity_type.table: (row.id, str(row.key)) for row in stored},
     )
 

@@ -58,6 +58,12 @@ class SessionTarget:
     memory: MemoryManager
     session_id: UUID
     summarize: Summarizer | None = None
+    is_eval: bool = False
+
+
+def get_eval_metadata(is_eval: bool) -> dict[str, Any]:
+    """Return the metadata of the messages of a session. Those of an evaluation are neither searched nor dreamt of."""
+    return {"is_eval": True, "searchable": False} if is_eval else {}
 
 
 class AnswerStream:
@@ -191,6 +197,8 @@ class AnswerStream:
         await self._store_tool_gaps()
         messages = self._transcript.to_messages(self.agent, self.model)
         self._masked += self._target.memory.store.executor.privacy.list_masked(message.content for message in messages)
+        for message in messages:
+            message.metadata.update(get_eval_metadata(self._target.is_eval))
         if is_interrupted and messages:
             messages[-1].metadata["interrupted"] = True
         try:

@@ -223,7 +223,7 @@ class _AgentFolder:
             status = path.stat()
             version = (status.st_mtime_ns, status.st_size)
             if path not in self._parsed or self._parsed[path][0] != version:
-                self._parsed[path] = (version, _read_file(path))
+                self._parsed[path] = (version, read_definition(path))
         except OSError as error:
             return ParsedAgent(None, [AgentIssue(f"cannot be read: {error.strerror}")])
         return self._parsed[path][1]
@@ -231,7 +231,7 @@ class _AgentFolder:
 
 def read_agent_file(path: Path) -> ParsedAgent:
     """Parse the agent of a file, and check that its name is free. Raise OSError if the file cannot be read."""
-    return check_name(_read_file(path))
+    return check_name(read_definition(path))
 
 
 def check_name(parsed: ParsedAgent) -> ParsedAgent:
@@ -242,7 +242,8 @@ def check_name(parsed: ParsedAgent) -> ParsedAgent:
     return replace(parsed, issues=[*parsed.issues, AgentIssue(message, "json_schema_extra.name")])
 
 
-def _read_file(path: Path) -> ParsedAgent:
+def read_definition(path: Path) -> ParsedAgent:
+    """Parse the agent or evaluator of a file, whatever its name. Raise OSError if the file cannot be read."""
     with path.open("rb") as file:
         return read_agent_bytes(file.read(MAX_AGENT_BYTES + 1), str(path))
 

@@ -120,27 +120,52 @@ def _find_pattern_issues(options: Mapping[str, Any], path: Path) -> Iterator[tup
 def _find_score_issues(
     options: Mapping[str, Any], path: Path, names: list[str], required: list[Any]
 ) -> Iterator[tuple[Path, str]]:
-    """Check the derived scores. An expression may use the scores of the rubric, and those that are derived before."""
+    """Check the derived scores. An expression may use the scores of the rubric, and other derived scores."""
     scores = options.get("scores")
-    known = list(names)
-    for name, text in scores.items() if isinstance(scores, dict) else ():
+    derived = scores if isinstance(scores, dict) else {}
+    expressions: dict[str, Expression] = {}
+    for name, text in derived.items():
         score_path = (*path, "scores", name)
         if name in names:
             yield score_path, "is a score already: choose another name"
-        if not isinstance(text, str):
-            continue
-        try:
-            used = Expression(text).names
-        except ExpressionError as error:
-            yield score_path, str(error)
-            continue
-        for used_name in used:
-            if used_name not in known:
-                yield score_path, f"there is no score {used_name!r}.{did_you_mean(used_name, known)}"
-            elif used_name in names and used_name not in required:
-                yield score_path, f"uses {used_name}: add it to required, so that every judgement has it"
-        known.append(name)
+        if isinstance(text, str):
+            try:
+                expressions[name] = Expression(text)
+            except ExpressionError as error:
+                yield score_path, str(error)
+    known = [*names, *derived]
+    yield from _find_name_issues(expressions, (*path, "scores"), known, set(names).difference(required))
     lower = options.get("lower_is_better")
     for name in lower if isinstance(lower, list) else ():
         if isinstance(name, str) and name not in known:
             yield (*path, "lower_is_better"), f"there is no score {name!r}.{did_you_mean(name, known)}"
+
+
+def _find_name_issues(
+    expressions: Mapping[str, Expression], path: Path, known: list[str], optional: set[str]
+) -> Iterator[tuple[Path, str]]:
+    """Check the scores that expressions use."""
+    for name, expression in expressions.items():
+        for used in expression.names:
+            if used not in known:
+                yield (*path, name), f"there is no score {used!r}.{did_you_mean(used, known)}"
+            elif used in optional:
+                yield (*path, name), f"uses {used}: add it to required, so that every judgement has it"
+    ordered = sort_derived(expressions)
+    for name in expressions:
+        if name not in ordered:
+            yield (*path, name), "uses itself, maybe through another score"
+
+
+def sort_derived(expressions: Mapping[str, Expression]) -> list[str]:
+    """Return the derived scores in an order in which they can be computed. The database does not keep their order."""
+    ordered: list[str] = []
+    while True:
+        ready = [
+            name
+            for name, expression in expressions.items()
+            if name not in ordered and all(used in ordered or used not in expressions for used in expression.names)
+        ]
+        if not ready:
+            return ordered
+        ordered += ready

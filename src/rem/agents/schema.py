@@ -205,13 +205,16 @@ class AgentSchema(AgentExtra):
 
     def as_yaml(self) -> str:
         """Return the document of the agent as YAML."""
-        text: str = yaml.dump(
-            self.as_document(), Dumper=_BlockTextDumper, sort_keys=False, allow_unicode=True, width=120
-        )
-        return text
+        return dump_yaml(self.as_document())
 
 
 _OUTER_FIELDS = ("title", "description", "properties", "required", "additional_properties", "defs")
+
+
+def dump_yaml(value: Any) -> str:
+    """Return a JSON value as YAML, with texts of several lines as blocks."""
+    text: str = yaml.dump(value, Dumper=_BlockTextDumper, sort_keys=False, allow_unicode=True, width=120)
+    return text
 
 
 class _BlockTextDumper(yaml.SafeDumper):

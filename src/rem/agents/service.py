@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from pydantic_ai.usage import UsageLimits
 
-from rem.agents.answer_stream import AnswerStream, SessionTarget
+from rem.agents.answer_stream import AnswerStream, SessionTarget, get_eval_metadata
 from rem.agents.background_tasks import BackgroundTasks
 from rem.agents.catalog import AgentCatalog
 from rem.agents.chat import AgentAnswer, AgentRequest
@@ -99,11 +99,25 @@ class Agents:
 
     async def run_without_session(self, agent: str, text: str, context: AgentContext) -> AgentAnswer:
         """Run an agent on a text that is not part of a session, and return its answer. Nothing is stored."""
-        schema = await self.catalog.get(agent, context.scope)
-        request = AgentRequest(context=context, text=text, agent=schema.name)
+        return await self.run_schema(await self.catalog.get(agent, context.scope), text, context)
+
+    async def run_schema(
+        self,
+        schema: AgentSchema,
+        text: str,
+        context: AgentContext,
+        *,
+        model: str | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        model_settings: Mapping[str, Any] | None = None,
+    ) -> AgentAnswer:
+        """Run an agent, which need not be in the catalog, on a text that is not part of a session."""
+        request = AgentRequest(
+            context=context, text=text, agent=schema.name, model=model, model_settings=model_settings or {}
+        )
         env = replace(self.env(context), hides_text=True)
         deps = self._make_deps(request, schema, self._choose_model(request, schema), env, [])
-        run = ModelRun(self._factory.prepare(schema), deps, request.text)
+        run = ModelRun(self._factory.prepare(schema, output_schema), deps, request.text)
         return await AnswerStream(run, None, self._background).collect()
 
     def env(self, context: AgentContext) -> ToolEnv:
@@ -171,7 +185,9 @@ class Agents:
         if self._rem is None or not self._settings.memory.enabled or context.session_id is None:
             return None
         summarize = self._make_summarizer(context) if self._has_model else None
-        return SessionTarget(self._rem.memory(context.scope), UUID(context.session_id), summarize)
+        return SessionTarget(
+            self._rem.memory(context.scope), UUID(context.session_id), summarize, is_eval=context.is_eval
+        )
 
     async def decide(self, approval: Approval, decision: Decision, context: AgentContext) -> AnswerStream:
         """Carry out a person's decision on a request, and return the answer: the rest of the run that waited, if any.
@@ -282,11 +298,14 @@ class Agents:
             return None
         if request.client_history and request.context.session_id is not None:
             messages = [
-                NewMessage(role=Role(message.role), content=message.content) for message in request.client_history
+                NewMessage(
+                    role=Role(message.role), content=message.content, metadata=get_eval_metadata(context.is_eval)
+                )
+                for message in request.client_history
             ]
             await target.memory.seed_session(target.session_id, messages, agent=schema.name, name=context.session_name)
-        fields = {"client_id": context.client_id, "is_eval": context.is_eval or None}
-        metadata = {name: value for name, value in fields.items() if value is not None}
+        client = {} if context.client_id is None else {"client_id": context.client_id}
+        metadata = {**client, **get_eval_metadata(context.is_eval)}
         message = NewMessage(role=Role.USER, content=request.text, metadata={**request.metadata, **metadata}, kind=kind)
         return await target.memory.begin_turn(
             target.session_id, message, agent=schema.name, metadata=metadata, name=context.session_name

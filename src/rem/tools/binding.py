@@ -201,6 +201,9 @@ def describe_call(function: ToolFunction, arguments: Mapping[str, Any]) -> Propo
 async def _call_with_consent(function: ToolFunction, env: ToolEnv, arguments: dict[str, Any]) -> Any:
     """Call a tool, or ask for the consent of the user first if its risk needs that and it does not ask itself."""
     traits = get_traits(function)
+    if env.context.is_eval and traits.risk is not RiskLevel.REVERSIBLE:
+        # An evaluation must not change the memory that it measures.
+        return {"status": "skipped", "message": "This is an evaluation, so nothing was stored or changed."}
     if env.context.is_transient and traits.risk is not RiskLevel.REVERSIBLE:
         raise ForbiddenError("Nothing is stored for a caller without a login and a session: log in, or name a session.")
     if traits.carry_out is not None or traits.risk not in env.consent:

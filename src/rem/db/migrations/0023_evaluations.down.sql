@@ -1,0 +1,1 @@
+DROP TABLE eval_scores, eval_cases, eval_runs;
