@@ -9,11 +9,11 @@ export UV_NO_PROGRESS := 1
 # Where it is set, every command compiles all that it imports, again and again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast coverage lint format bench docs audit lock clean install
+.PHONY: help run test test-fast test-phoenix coverage lint format bench docs audit lock clean install
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 run: install ## Serve REM on the embedded database with the sample workspace
 	$(BIN)/rem demo
@@ -24,6 +24,13 @@ test: install ## Run all tests
 
 test-fast: install ## Run the tests that start no process and need little of a database: about a minute
 	$(BIN)/python -m pytest -m "not slow"
+
+# Phoenix is large and needs other versions of some packages, so it gets an environment of its own.
+PHOENIX := $(HOME)/.cache/rem-tests/phoenix
+test-phoenix: install ## Run the tests of the Phoenix client against a real Phoenix server
+	@test -x $(PHOENIX)/bin/phoenix || { $(UV) venv --quiet --python "$$(command -v $(PYTHON))" $(PHOENIX) && \
+	  VIRTUAL_ENV=$(PHOENIX) $(UV) pip install --quiet arize-phoenix; }
+	$(BIN)/python -m tooling.phoenix_tests $(PHOENIX)/bin/phoenix
 
 coverage: install ## Run the fast tests, and fail if they cover too little of the code
 	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term --cov-fail-under=$(MIN_COVERAGE_PERCENT)

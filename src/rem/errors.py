@@ -252,6 +252,13 @@ class FailedCasesError(RemError):
     code = "cases_failed"
 
 
+class PhoenixError(RemError):
+    """The Phoenix server cannot be reached, or gave no valid answer."""
+
+    exit_code = 6
+    code = "phoenix_unavailable"
+
+
 class ToolFailedError(RemError):
     """A tool failed."""
 

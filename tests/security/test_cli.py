@@ -27,6 +27,7 @@ OPERATOR = {
     *(
         "agents validate",
         "eval golden check",
+        "eval phoenix pull",
         "demo",
         "doctor",
         "models list",
@@ -129,6 +130,8 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
         "eval golden from-session": [(name,) for name in session],
         "eval judge": [(name, "--evaluator", "exact") for name in experiment],
         "eval list": [(), (f"{NAME} experiment",)],
+        "eval phoenix feedback": [()],
+        "eval phoenix push": [(name,) for name in experiment],
         "eval report": [(name,) for name in experiment],
         "eval resume": [(name, "--retry-failed") for name in experiment],
         "eval run": [

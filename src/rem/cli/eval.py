@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rem.cli import eval_golden
+from rem.cli import eval_golden, eval_phoenix
 from rem.cli.eval_output import print_case, print_failures, print_outcome, print_summary, require_no_regression
 from rem.cli.eval_workbench import PREVIOUS, Gates, RunOutcome, Workbench, with_workbench
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, YesOption, confirm, print_to_stderr
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.evals.experiment_report import RunComparison, RunSummary
@@ -22,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(eval_golden.app, name="golden")
+app.add_typer(eval_phoenix.app, name="phoenix")
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="A run: its name for the latest, name#number, or its id.")
@@ -279,7 +281,7 @@ def report(
     stored, page = with_workbench(work, user, tenant)
     path = output or Path(f"{stored.name}-{stored.number}.html")
     path.write_text(page, encoding="utf-8")
-    typer.echo(f"Wrote {path}.")
+    echo(f"Wrote {path}.")
 
 
 @app.command()
@@ -302,7 +304,7 @@ def delete(
         await bench.experiments.store.delete(stored)
 
     with_workbench(remove, user, tenant)
-    typer.echo(f"Deleted {stored.label}.")
+    echo(f"Deleted {stored.label}.")
 
 
 @app.command()

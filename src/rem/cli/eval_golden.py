@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, print_to_stderr, require_user, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -37,7 +38,7 @@ def check(
         print_json({**values, "data_hash": golden_set.data_hash})
         return
     note = f", {without} without a reference" if without else ""
-    typer.echo(f"{golden_set.name}: {format_count(len(golden_set.cases), 'case')}{note}")
+    echo(f"{golden_set.name}: {format_count(len(golden_set.cases), 'case')}{note}")
 
 
 @app.command()
@@ -91,7 +92,7 @@ def _write(cases: list[GoldenCase], output: Path | None) -> None:
     from rem.evals.golden_sets import format_jsonl, write_golden_set
 
     if output is None:
-        typer.echo(format_jsonl(cases), nl=False)
+        echo(format_jsonl(cases), nl=False)
         return
     write_golden_set(cases, output)
     print_to_stderr(f"Wrote {format_count(len(cases), 'case')} to {output}.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from rem.cli.runtime import print_to_stderr
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.cli.eval_workbench import Gates, RunOutcome
@@ -27,7 +28,7 @@ def print_outcome(outcome: RunOutcome, gates: Gates, user: str | None, tenant: s
         print_json({**summary.as_json(), "comparison": compared, "folder": str(outcome.folder)})
     else:
         print_summary(summary, comparison)
-        typer.echo(f"Files: {outcome.folder}")
+        echo(f"Files: {outcome.folder}")
     if outcome.is_interrupted and not summary.is_complete:
         command = format_command("eval", "resume", summary.run.label, user=user, tenant=tenant)
         print_to_stderr(f"Interrupted. Continue with: {command}")
@@ -70,13 +71,13 @@ def print_summary(summary: RunSummary, comparison: RunComparison | None) -> None
 
     stored = summary.run
     state = "" if summary.is_complete else f", {summary.outputs} run"
-    typer.echo(f"{stored.label}: {stored.target['kind']} {stored.target_name}, {summary.cases} cases{state}")
+    echo(f"{stored.label}: {stored.target['kind']} {stored.target_name}, {summary.cases} cases{state}")
     if summary.pass_rate is not None:
-        typer.echo(f"passed {summary.passed} of {summary.judged} ({summary.pass_rate:.1%})")
+        echo(f"passed {summary.passed} of {summary.judged} ({summary.pass_rate:.1%})")
     failed = summary.errors + summary.evaluator_errors
     if failed:
         kind = stored.target["kind"]
-        typer.echo(f"errors {failed}: {summary.errors} of the {kind}, {summary.evaluator_errors} of evaluators")
+        echo(f"errors {failed}: {summary.errors} of the {kind}, {summary.evaluator_errors} of evaluators")
     changes = {} if comparison is None else {change.label: change for change in comparison.changes}
     rows = []
     for figures in summary.scores:
@@ -89,7 +90,7 @@ def print_summary(summary: RunSummary, comparison: RunComparison | None) -> None
     if rows:
         print_table(["score", "mean", "least", "most", *(["change"] if comparison is not None else [])], rows)
     if comparison is not None:
-        typer.echo(f"against {comparison.baseline.label}, over {comparison.common_cases} common cases")
+        echo(f"against {comparison.baseline.label}, over {comparison.common_cases} common cases")
         for label, ids in (("newly failed", comparison.newly_failed), ("newly passed", comparison.newly_passed)):
             if ids:
                 print_wrapped(f"{label}: {', '.join(ids[:MAX_LISTED_FAILURES])}")
@@ -98,7 +99,7 @@ def print_summary(summary: RunSummary, comparison: RunComparison | None) -> None
 def print_failures(cases: list[StoredCase]) -> None:
     """Print the cases that failed, with a reason."""
     from rem.agents.evaluation import PASS
-    from rem.cli.output import escape_control_characters, print_wrapped, shorten
+    from rem.cli.output import print_wrapped, shorten
     from rem.evals.experiment_report import passes
 
     failed = [case for case in cases if passes(case) is False]
@@ -107,15 +108,15 @@ def print_failures(cases: list[StoredCase]) -> None:
         reasons = [case.error, *(item.error or item.explanation for item in failures)]
         reason = next((text for text in reasons if text), "did not pass")
         beginning = shorten(" ".join(case.case.text.split()), MAX_CELL_CHARS)
-        print_wrapped(escape_control_characters(f"failed {case.case.id}: {beginning}: {reason}"), indent="    ")
+        print_wrapped(f"failed {case.case.id}: {beginning}: {reason}", indent="    ")
     if len(failed) > MAX_LISTED_FAILURES:
-        typer.echo(f"and {len(failed) - MAX_LISTED_FAILURES} more")
+        echo(f"and {len(failed) - MAX_LISTED_FAILURES} more")
 
 
 def print_case(stored: ExperimentRun, cases: list[StoredCase], case_id: str, *, as_json: bool) -> None:
     """Print all of one case. Raise NotFoundError if the run does not have it."""
     from rem.agents.schema import dump_yaml
-    from rem.cli.output import escape_control_characters, print_json
+    from rem.cli.output import print_json
     from rem.errors import NotFoundError
     from rem.evals.experiment_report import case_to_json
     from rem.text import did_you_mean
@@ -128,4 +129,4 @@ def print_case(stored: ExperimentRun, cases: list[StoredCase], case_id: str, *, 
     if as_json:
         print_json(values)
         return
-    typer.echo(escape_control_characters(dump_yaml(values)), nl=False)
+    echo(dump_yaml(values), nl=False)

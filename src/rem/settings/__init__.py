@@ -22,7 +22,7 @@ from rem.settings.security import (
     PrivacyAction,
     PrivacySettings,
 )
-from rem.settings.server import RATE_PERIOD_SECONDS, ApiSettings, OtelSettings, RateLimitSettings
+from rem.settings.server import RATE_PERIOD_SECONDS, ApiSettings, OtelSettings, PhoenixSettings, RateLimitSettings
 from rem.settings.settings import LOCAL_ZONE, Settings, describe_ignored_files, get_settings, list_ignored_variables
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "OidcSettings",
     "OtelSettings",
     "OutputModeSetting",
+    "PhoenixSettings",
     "PostgresSettings",
     "PrivacyAction",
     "PrivacySettings",

@@ -1,11 +1,11 @@
-"""The groups API, RATE_LIMIT and OTEL: the HTTP server."""
+"""The groups API, RATE_LIMIT, OTEL and PHOENIX: the HTTP server, and the services that it reports to."""
 
 from __future__ import annotations
 
 from ipaddress import ip_network
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import Field, SecretStr, field_validator
 
 from rem.settings.group import SettingsGroup
 
@@ -98,3 +98,14 @@ class OtelSettings(SettingsGroup):
     enabled: bool = Field(default=False, description="Send traces to a collector.")
     service_name: str = Field(default="rem-api", description="Name of this service in the traces.")
     collector_endpoint: str = Field(default="http://localhost:4318", description="Address of the collector.")
+
+
+class PhoenixSettings(SettingsGroup):
+    """Arize Phoenix, for [evaluations](evaluation.md#use-arize-phoenix)."""
+
+    endpoint: str | None = Field(
+        default=None, description="Address of the Phoenix server, such as http://localhost:6006."
+    )
+    api_key: SecretStr | None = Field(default=None, description="API key of the Phoenix server, if it needs one.")
+    project: str = Field(default="rem", description="The Phoenix project with the traces of REM.")
+    timeout_seconds: float = Field(default=30, gt=0, description="Time limit of a request to Phoenix.")

@@ -32,7 +32,7 @@ from rem.settings.database import PostgresSettings, SqlSettings
 from rem.settings.group import DELIMITER
 from rem.settings.search import EmbeddingSettings, RerankerSettings, SearchSettings
 from rem.settings.security import AuditSettings, AuthSettings, PrivacySettings
-from rem.settings.server import ApiSettings, OtelSettings, RateLimitSettings
+from rem.settings.server import ApiSettings, OtelSettings, PhoenixSettings, RateLimitSettings
 from rem.settings.variables import VariableNames
 
 LOCAL_ZONE = "local"
@@ -101,6 +101,7 @@ class Settings(BaseSettings):
     dreaming: DreamingSettings = DreamingSettings()
     privacy: PrivacySettings = PrivacySettings()
     otel: OtelSettings = OtelSettings()
+    phoenix: PhoenixSettings = PhoenixSettings()
 
     @field_validator("rem_home")
     @classmethod
