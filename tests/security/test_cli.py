@@ -37,6 +37,7 @@ OPERATOR = {
         "sweep",
         "worker",
     ),
+    *(f"config {name}" for name in ("path", "set", "show", "unset")),
     *(f"admin {name}" for name in ("sessions", "set-user", "stats", "users")),
     *("audit log", "erase-user", "keys revoke", "mcp config", "privacy mask", "privacy scan"),
 }
