@@ -39,6 +39,16 @@ async def test_user_is_added_changed_and_erased(rem: Rem, environment: dict[str,
     assert "The tenant default has no users." in output("admin", "users", settings=environment)
 
 
+async def test_log_names_some_rows_and_json_all(rem: Rem, environment: dict[str, str]) -> None:
+    await rem.store(ALICE).upsert_many([Resource(name=f"Plan {number}", content="x") for number in range(5)])
+    output("delete", *(f"plan-{number}" for number in range(5)), "--user", ALICE, settings=environment)
+    shown = output("audit", "log", settings=environment)
+    assert shown.count("resources/") == 3
+    assert "and 2 more" in shown
+    (entry,) = json.loads(output("audit", "log", "--json", settings=environment))
+    assert len(entry["targets"]) == 5
+
+
 def test_bad_input_is_explained(environment: dict[str, str]) -> None:
     nothing = rem_command("admin", "set-user", ALICE, settings=environment)
     assert (nothing.returncode, "Nothing to change" in nothing.stderr) == (2, True)

@@ -12,6 +12,7 @@ from rem.approvals.approvals import Origin, Proposal
 from rem.models import Approval
 from tests.conftest import settings_for
 from tests.rem_command import output, rem
+from tests.terminal import Terminal
 
 _USER = "alice@example.com"
 
@@ -66,3 +67,10 @@ def test_another_user_finds_nothing(env: dict[str, str], dsn: str) -> None:
         refused = rem("approvals", *arguments, *bob, settings=env)
         assert (refused.returncode, "Traceback" in refused.stderr) == (3, False), refused.stderr
     assert approval.code in output("approvals", "list", settings=env)
+
+
+def test_long_request_is_wrapped_in_a_terminal(env: dict[str, str], dsn: str) -> None:
+    request = ask(dsn, "My flight leaves at noon. " * 10)
+    with Terminal("approvals", "show", request.code, settings=env, columns=60) as terminal:
+        terminal.wait_for("Status: pending")
+        assert all(len(line) <= 60 for line in terminal.text.splitlines())

@@ -17,7 +17,7 @@ from rem.cli.runtime import (
     print_to_stderr,
     run_with_rem,
 )
-from rem.cli.terminal_text import echo
+from rem.cli.terminal_text import echo, escape_control_characters
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,7 @@ def show(
     if as_json:
         print_json({**to_view(approval), "preview": preview})
         return
-    echo(preview)
+    _print_preview(preview)
     echo(f"\nStatus: {approval.status.value}. Risk: {approval.risk_level.value}.")
     if approval.outcome:
         echo(approval.outcome)
@@ -109,7 +109,7 @@ def approve(
     async def work(rem: Rem) -> dict[str, Any]:
         approval = await rem.approvals(user, tenant=tenant).get(request)
         if not yes:
-            echo(await _preview(rem, approval, user, tenant), err=as_json)
+            _print_preview(await _preview(rem, approval, user, tenant), err=as_json)
             confirm("Approve this?")
         return await _decide(rem, approval, decision, user, tenant, as_json=as_json)
 
@@ -191,6 +191,12 @@ def to_view(approval: Approval) -> dict[str, Any]:
     """Return a request as JSON for people and programs."""
     hidden = {"proposal", "graph_edges", "tags", "sources", "run_id", "valid_from", "valid_to", "key", "origin"}
     return {**approval.model_dump(mode="json", exclude=hidden), "code": approval.code}
+
+
+def _print_preview(preview: str, *, err: bool = False) -> None:
+    from rem.cli.output import print_wrapped
+
+    print_wrapped(escape_control_characters(preview), indent="   ", err=err)
 
 
 async def _preview(rem: Rem, approval: Approval, user: str | None, tenant: str) -> str:

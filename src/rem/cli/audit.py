@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 ActionName: TypeAlias = Literal["read", "write", "login", "delete", "approve", "admin"]
 
+MAX_SHOWN_ROWS = 3
+"""A search reads many rows, whose ids would bury everything else."""
+
 app = typer.Typer(help="Read the log of who did what.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -61,7 +64,7 @@ def show_log(
 
     entries, is_enabled = run_with_rem(work)
     if not is_enabled:
-        print_to_stderr("The audit log is off: set AUDIT__ENABLED=true.")
+        print_to_stderr("The audit log is off in the settings of this command: set AUDIT__ENABLED=true.")
     if as_json:
         print_json(entries)
     elif entries:
@@ -79,6 +82,8 @@ def _parse_time(text: str | None) -> Any:
 def _to_line(entry: dict[str, Any]) -> tuple[str, ...]:
     who = entry["actor"] or "(anonymous)"
     targets = [_format_target(target) for target in entry["targets"]]
+    if len(targets) > MAX_SHOWN_ROWS:
+        targets[MAX_SHOWN_ROWS:] = [f"and {len(targets) - MAX_SHOWN_ROWS} more (--json has them)"]
     about = [f"user {entry['subject']}"] if entry["subject"] else []
     return (
         f"{entry['at']:%Y-%m-%d %H:%M:%S}",
