@@ -97,3 +97,17 @@ async def test_some_rows_of_a_change(as_alice: httpx2.AsyncClient, rem: Rem) -> 
     assert [note.content for note in await rem.store(_ALICE).find(Resource)] == [request.rows[1].text]
     streamed = await as_alice.post(f"{path}/decision", json={"decision": "approve", "stream": True})
     assert "approved before" in streamed.text
+
+
+async def test_requests_cannot_be_written_as_entities(as_alice: httpx2.AsyncClient, rem: Rem) -> None:
+    approval = await ask(rem)
+    table = "/api/v1/entities/approvals"
+    forged = {"action_type": "forget", "action_description": "x", "risk_level": "irreversible", "tool_name": "forget"}
+    answers = [
+        await as_alice.post(table, json={**forged, "proposal": {"rows": [["pg_class", "x", "y"]]}}),
+        await as_alice.patch(f"{table}/{approval.id}", json={"parameters": {"text": "another"}}),
+        await as_alice.post(f"/api/v1/restore/approvals/{approval.id}"),
+    ]
+    assert [answer.status_code for answer in answers] == [400, 400, 400]
+    assert "decide on one with POST /api/v1/approvals/" in answers[0].text
+    assert (await as_alice.get(f"{table}/{approval.id}")).status_code == 200

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.auth.access import AUTH_PATH
+from rem.auth.authenticator import MAX_CREDENTIAL_CHARS
+from rem.auth.cookies import read_cookie
 from rem.auth.signing import Purpose
 from rem.errors import UnauthorizedError
 
@@ -43,12 +44,12 @@ class HandshakeMiddleware:
 
 
 def _read(authenticator: Authenticator, header: str) -> dict[str, Any]:
-    if COOKIE not in header:
+    value = read_cookie(header, COOKIE)
+    if not value or len(value) > MAX_CREDENTIAL_CHARS:
         return {}
     try:
-        morsel = SimpleCookie(header).get(COOKIE)
-        claims = authenticator.signer.verify(Purpose.HANDSHAKE, morsel.value) if morsel else {}
-    except (CookieError, UnauthorizedError):
+        claims = authenticator.signer.verify(Purpose.HANDSHAKE, value)
+    except UnauthorizedError:
         return {}
     data = claims.get("data")
     return data if isinstance(data, dict) else {}

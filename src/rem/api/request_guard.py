@@ -76,7 +76,10 @@ class RequestGuardMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        refusal = self._find_refusal(scope) if scope["type"] == "http" else None
+        refusal = None
+        if scope["type"] == "http":
+            scope["headers"] = _drop_escaped_cookies(scope["headers"])
+            refusal = self._find_refusal(scope)
         await (refusal or self._app)(scope, receive, send)
 
     def _find_refusal(self, scope: Scope) -> ASGIApp | None:
@@ -119,6 +122,20 @@ class RequestGuardMiddleware:
             # The browser itself sets this header, and it knows the address that the user sees, also behind a proxy.
             return site.strip().lower() in ("same-origin", "none")
         return origin is None or _is_same_origin(origin, host)
+
+
+def _drop_escaped_cookies(headers: Sequence[tuple[bytes, bytes]]) -> Sequence[tuple[bytes, bytes]]:
+    """Return the headers without cookies that have a backslash, which REM's own never have.
+
+    The web framework reads all cookies of a request, and some versions of Python take quadratic time to remove
+    backslashes: one header could stop the server for seconds.
+    """
+    if not any(name == b"cookie" and b"\\" in value for name, value in headers):
+        return headers
+    return [
+        (name, b";".join(part for part in value.split(b";") if b"\\" not in part) if name == b"cookie" else value)
+        for name, value in headers
+    ]
 
 
 def _find_duplicate(headers: Sequence[tuple[bytes, bytes]]) -> str | None:

@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from typing import Literal
 
 from rem.auth.accounts import Accounts
 from rem.auth.api_keys import KEY_PREFIX, ApiKeys
+from rem.auth.cookies import read_cookie
 from rem.auth.dev_token import DEV_PREFIX, is_dev_token, make_dev_identity
 from rem.auth.headers import apply_headers, trust_headers
 from rem.auth.identity import Identity, make_anonymous
@@ -150,14 +150,8 @@ class Authenticator:
         return identity
 
     def _get_cookie(self, headers: Mapping[str, str]) -> str | None:
-        header = headers.get("cookie", "")
-        if self.cookie_name not in header or len(header) > MAX_CREDENTIAL_CHARS:
-            return None
-        try:
-            morsel = SimpleCookie(header).get(self.cookie_name)
-        except CookieError:
-            return None
-        return morsel.value if morsel else None
+        value = read_cookie(headers.get("cookie", ""), self.cookie_name)
+        return value if value and len(value) <= MAX_CREDENTIAL_CHARS else None
 
 
 def _get_bearer(headers: Mapping[str, str]) -> str | None:

@@ -16,7 +16,7 @@ from rem.db.conditions import And, Condition
 from rem.db.store import Store
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
 from rem.forgetting.expiry import adopt_expiring_row
-from rem.models import Entity
+from rem.models import Approval, Entity
 from rem.query.language.parser import check_query_length
 from rem.query.language.syntax_errors import ParseError, to_syntax_error
 from rem.query.language.where import parse_condition
@@ -83,6 +83,18 @@ async def _get_table(
 
 
 TableDep = Annotated[tuple[Store, type[Entity]], Depends(_get_table)]
+
+
+async def _get_changeable_table(entities: TableDep) -> tuple[Store, type[Entity]]:
+    """Return the table. Refuse requests for approval: what was asked and decided must not be rewritten."""
+    if entities[1] is Approval:
+        raise InvalidInputError(
+            "Requests for approval are made by agents: decide on one with POST /api/v1/approvals/{approval}/decision."
+        )
+    return entities
+
+
+ChangeableTableDep = Annotated[tuple[Store, type[Entity]], Depends(_get_changeable_table)]
 EntityName = Annotated[str, Path(description="The row's key, such as `sarah-chen`, or its id.")]
 IfMatch = Annotated[
     str | None, Header(description="The ETag that was read; the server answers 412 if the entity has changed since.")
@@ -137,7 +149,7 @@ async def list_entities(
     dependencies=[JsonBody],
 )
 async def create_entity(
-    entities: TableDep, fields: Annotated[dict[str, Any], Body(examples=[EXAMPLE_FIELDS])], response: Response
+    entities: ChangeableTableDep, fields: Annotated[dict[str, Any], Body(examples=[EXAMPLE_FIELDS])], response: Response
 ) -> EntityView:
     """Create an entity of the caller. If its key or id exists, the answer is 409: change that entity instead."""
     store, model = entities
@@ -165,7 +177,7 @@ async def get_entity(entities: TableDep, key: EntityName, response: Response) ->
     dependencies=[JsonBody],
 )
 async def change_entity(
-    entities: TableDep,
+    entities: ChangeableTableDep,
     key: EntityName,
     fields: Annotated[dict[str, Any], Body(examples=[{"summary": "Leads the API team since May."}])],
     response: Response,
@@ -215,7 +227,7 @@ async def delete_entity(
 
 
 @router.post("/restore/{table}/{key:path}", summary="Restore an entity", responses=error_responses(404, 409))
-async def restore_entity(entities: TableDep, key: EntityName, response: Response) -> EntityView:
+async def restore_entity(entities: ChangeableTableDep, key: EntityName, response: Response) -> EntityView:
     """Restore one of the caller's own deleted entities under its old id."""
     store, model = entities
     deleted = await find_deleted_row(store, model, key)
