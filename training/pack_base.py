@@ -1,8 +1,8 @@
 """Write the base weights as float16, with the word embeddings of the tokens that the exported sets use.
 
-    python -m training.pack_base model.safetensors OUT.npz SET.npz …
+    python -m training.pack_base model.safetensors OUT.npz [SET.npz …]
 
-The result is small enough to travel to a machine with a GPU.
+Without sets, it has the embeddings of all tokens. The result is small enough to travel to a machine with a GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> None:
     weights = load_weights(source)
     table = weights["embeddings.word_embeddings.weight"]
     used = np.zeros(len(table), dtype=bool)
-    used[[0, 100, 101, 102]] = True
+    used[[0, 100, 101, 102] if sets else slice(None)] = True
     for path in sets:
         used[np.load(path)["tokens"].astype(np.int64)] = True
     packed = {name: value.astype(np.float16) for name, value in weights.items() if value.dtype.kind == "f"}

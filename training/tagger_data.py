@@ -1,10 +1,11 @@
 """Prepare sentences with people, organisations and places for the entity tagger.
 
-    python -m training.tagger_data NER_FOLDER TOKENIZER.json OUT.npz
+    python -m training.tagger_data NER_FOLDER TOKENIZER.json OUT.npz TEXTS.txt
 
-Sources: Broad Twitter Corpus, WNUT17, wikigold, WikiANN, EWT (training/README.md has the licences), and sentences of
-training/synthetic_frames.py filled with names from WikiANN. Held out: BTC part h, WNUT17 test, the last fifth of EWT,
-and synthetic sentences with other templates and names.
+Sources: Broad Twitter Corpus, WNUT17, wikigold, WikiANN, EWT (training/README.md has the licences), and the sentences
+of training/name_sentences.py and training/synthetic_frames.py. TEXTS.txt has one text without labels in each line.
+Measured, and never trained on: BTC part h, WNUT17 test, the last fifth of EWT, and the labelled texts of the tests. The
+script fails if a part of one of these texts is among the training sentences.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
+from training.labelled_names import read_labelled
+from training.name_sentences import WORD, NameSentences, Sentence
 from training.synthetic import OPENINGS, SELF
 from training.synthetic_frames import FRAMES, SLOTS
 
@@ -31,9 +34,12 @@ KINDS = {
     "ORG": "ORG",
     "LOC": "LOC",
 }
-Sentence = list[tuple[str, str]]
 MAX_WORDS = 100
-SYNTHETIC_SENTENCES = 6000
+UNLABELLED_SET, UNLABELLED = 9, -2
+"""The texts without labels, from which a small model learns what a larger one finds."""
+SYNTHETIC_SENTENCES = 60_000
+EVERYDAY_SENTENCES = 8000
+OVERLAP_WORDS = 6
 SLOT_KINDS = {
     "person": "PER",
     "city": "LOC",
@@ -44,58 +50,6 @@ SLOT_KINDS = {
     "restaurant": "ORG",
     "school": "ORG",
 }
-TEMPLATES = """
-I met {person} for lunch and she told me that {person} is leaving {company}
-i told {person} that {person} wants the slides by friday
-had coffee with {person} from {company}, they are opening an office in {city}
-{person} called. Call back before five.
-Notes from the call with {person} ({company}): budget is approved, start in May
-Present: {person}, {person}, {person}. Absent: {person}.
-ask {person} whether the train from {city} to {city} runs on Sundays
-my cousin {person} is getting married in {country} next summer
-The contract between {company} and {company} ends in December
-dinner at {person}'s place, bring wine
-{person} and {person} are moving to {city}
-Could you please forward this to {person} at {company}? Thanks
-Spoke to {person} about the invoice, she will check with {company}
-{person} thinks we should talk to {company} first
-flight to {city} on tuesday, meeting with {person} at ten
-Dr {person} wants to see me again in two weeks
-Mrs {person} from the second floor complained about the noise
-thx {person}! see you in {city}
-@team {person} is off sick today, {person} takes over
-{person} studied with me in {city}, now works for {company}
-The new head of sales is {person}
-We compared the offers of {company}, {company} and {company}
-Package for {person} is at the neighbour's
-Reminder: send {person} the photos from {country}
-{person} said the weather in {city} is awful
-going to see {person} tonight, she is back from {country}
-according to {person} the server at {company} was down again
-Interview with {person} on Monday, she comes from {company}
-{person} (my sister in law) had her baby!
-Paid {person} back for the tickets
-Is {person} still living in {city}?
-The landlord, {person}, will send somebody
-I like working with {person} more than with {person}
-{company} raised its prices again
-Kids are with {person} until six
-lunch with {person} and the people from {company}
-{person}: can you book the hotel in {city}?
-What did {person} say about {company}?
-Finished the report and mailed it to {person}
-grandma {person} turns 90, party in {city}
-""".strip().splitlines()
-HELD_OUT_TEMPLATES = """
-bumped into {person} at the station in {city}
-{person} got promoted at {company}, drinks on Thursday
-tell {person} the keys are with {person}
-Minutes: {person} will contact {company} about the delay
-{person} recommended a dentist in {city}
-The parcel from {company} arrived, {person} signed for it
-My flatmate {person} comes from {country}
-need to thank {person} and {person} for the flowers
-""".strip().splitlines()
 
 
 def read_file(path: Path) -> Iterator[Sentence]:
@@ -156,7 +110,7 @@ def make_sentence(template: str, names: dict[str, list[list[str]]], chance: rand
         else:
             values = {"number": str(chance.randint(1, 99))} | {n: chance.choice(v) for n, v in SLOTS.items()} | SELF
             text = values[slot] if piece.startswith("{") else piece
-            sentence += [(word, "O") for word in re.findall(r"['’]s\b|[\w@#]+(?:[-'’.]\w+)*|[^\w\s]", text)]
+            sentence += [(word, "O") for word in WORD.findall(text)]
     if sentence and chance.random() < 0.7:
         word, label = sentence[0]
         sentence[0] = (word[:1].upper() + word[1:], label)
@@ -187,6 +141,19 @@ def letter_case(word: str) -> int:
     return 2 if word.upper() == word else 3
 
 
+def check_overlap(train: list[Sentence], labelled: list[Sentence]) -> None:
+    """Fail if a training sentence has as many words in a row of a labelled text as only a copy has."""
+
+    def runs(sentence: Sentence) -> set[tuple[str, ...]]:
+        words = [word.lower() for word, _ in sentence]
+        return {tuple(words[i : i + OVERLAP_WORDS]) for i in range(max(1, len(words) - OVERLAP_WORDS + 1))}
+
+    known = {run for sentence in labelled for run in runs(sentence) if len(run) > 3}
+    for sentence in train:
+        if not known.isdisjoint(runs(sentence)):
+            raise SystemExit(f"A labelled text of the tests is in the training data: {sentence}")
+
+
 class Writer:
     """Collects sentences as arrays."""
 
@@ -197,15 +164,21 @@ class Writer:
         self.labels: list[int] = []
         self.offsets = [0]
         self.sets: list[int] = []
+        self._known: dict[str, list[int]] = {}
+
+    def _ids(self, word: str) -> list[int]:
+        if word not in self._known:
+            self._known[word] = self._tokenizer.encode(word, add_special_tokens=False).ids or [100]
+        return self._known[word]
 
     def add(self, number: int, sentence: Sentence) -> None:
-        """Add a sentence. The first token of each word has its label, the others -1."""
+        """Add a sentence. The first token of each word has its label, or UNLABELLED; the others have -1."""
         tokens, cases, labels = [101], [0], [-1]
         for word, label in sentence[:MAX_WORDS]:
-            ids = self._tokenizer.encode(word, add_special_tokens=False).ids or [100]
+            ids = self._ids(word)
             tokens += ids
             cases += [letter_case(word)] * len(ids)
-            labels += [LABELS.index(label)] + [-1] * (len(ids) - 1)
+            labels += [LABELS.index(label) if label else UNLABELLED] + [-1] * (len(ids) - 1)
         self.tokens += [*tokens[:255], 102]
         self.cases += [*cases[:255], 0]
         self.labels += [*labels[:255], -1]
@@ -215,7 +188,7 @@ class Writer:
 
 def main() -> None:
     """Read all sources and write the arrays."""
-    folder, tokenizer_path, out = map(Path, sys.argv[1:])
+    folder, tokenizer_path, out, texts = map(Path, sys.argv[1:])
     chance = random.Random(1)
     tokenizer = Tokenizer.from_file(str(tokenizer_path))
     tokenizer.no_padding()
@@ -235,19 +208,23 @@ def main() -> None:
     german = list(read_file(folder / "wikiann_de.train"))
     train += chance.sample(wikiann, 4000) + chance.sample(german, 2000)
     names = collect_names(wikiann + german)
-    templates = TEMPLATES * 12 + [t for statements, _, _ in FRAMES for t in statements] * 2
-    templates += [t for _, _, noise in FRAMES for t in noise]
-    for _ in range(SYNTHETIC_SENTENCES):
-        train.append(make_sentence(chance.choice(OPENINGS) + chance.choice(templates), names, chance))
+    statements = [t for statements, _, noise in FRAMES for t in (*statements, *statements, *noise)]
+    for _ in range(EVERYDAY_SENTENCES):
+        train.append(make_sentence(chance.choice(OPENINGS) + chance.choice(statements), names, chance))
     train += [lowered(s) for s in chance.sample(train, len(train) // 5)]
-    other_names = collect_names(list(read_file(folder / "wikiann_en.dev")))
-    held = [make_sentence(template, other_names, chance) for template in HELD_OUT_TEMPLATES * 40]
-    tests = {1: read["btc_h"], 2: read["wnut17_test"], 3: ewt[cut:], 4: held, 5: [lowered(s) for s in held]}
+    generator = NameSentences(1, names)
+    train += [generator.make() for _ in range(SYNTHETIC_SENTENCES)]
+    labelled = {part: list(read_labelled(part)) for part in ("open", "held_out")}
+    check_overlap(train, labelled["open"] + labelled["held_out"])
+    tests = {1: read["btc_h"], 2: read["wnut17_test"], 3: ewt[cut:], 4: labelled["open"]}
     for sentence in train:
         writer.add(0, sentence)
     for number, sentences in tests.items():
         for sentence in sentences:
             writer.add(number, sentence)
+    lines = texts.read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        writer.add(UNLABELLED_SET, [(word, "") for word in WORD.findall(line)])
     np.savez_compressed(
         out,
         tokens=np.array(writer.tokens, dtype=np.uint16),

@@ -285,8 +285,8 @@ def train(options: argparse.Namespace) -> None:
         model.load_state_dict({n: first_state[n] + share * (v - first_state[n]) for n, v in tuned_state.items()})
         evaluate_all(f"share {share}", options.strength)
     model.load_state_dict(tuned_state)
-    evaluate_all("final", options.strength, *options.strengths)
     np.savez(options.out, **model.published_names())
+    evaluate_all("final", options.strength, *options.strengths)
     options.out.with_suffix(".json").write_text(json.dumps(report, indent=1))
 
 
