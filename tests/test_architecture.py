@@ -15,7 +15,7 @@ _LAYERS = [
     {"settings", "context", "events", "models"},
     {"privacy"},
     {"db", "embeddings", "audio"},
-    {"auth"},
+    {"auth", "tagging"},
     {"rate_limits", "audit"},
     {"administration"},
     {"rules", "approvals"},

@@ -1,8 +1,9 @@
-"""Write the trained embedder as an int8 ONNX graph, and compare it with the exact model.
+"""Write the trained embedder as an int8 ONNX graph into the package, and compare it with the exact model.
 
-    python -m training.export_embedder model.safetensors tokenizer.json OUT.onnx --layers LAYERS.npz
+    python -m training.export_embedder model.safetensors src/rem/embeddings/bundled --layers LAYERS.npz
 
-LAYERS.npz is what training/train_embedder.py saves (several files are joined).
+LAYERS.npz is what training/train_embedder.py saves (several files are joined). Export the tagger first: its word
+embeddings and its tokenizer are those of the embedder, too.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from tokenizers import Tokenizer
 
+from rem.embeddings.bundled.files import EMBEDDER
+from rem.embeddings.bundled.model import MODEL, BundledModel
 from rem.embeddings.minilm.graph import build_encoder
 from rem.embeddings.minilm.graph_cache import EXACT_STEPS, load_session
 from rem.embeddings.minilm.weights import HEADS, MAX_TOKENS, OUTLIER_CHANNELS
+from training.bundle import write_files
 from training.load_weights import load_weights
 
 SAMPLES = [
@@ -32,7 +35,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", type=Path)
     parser.add_argument("--layers", type=Path, nargs="+", required=True)
-    parser.add_argument("tokenizer", type=Path)
     parser.add_argument("out", type=Path)
     options = parser.parse_args()
     weights = load_weights(options.base)
@@ -41,18 +43,18 @@ def main() -> None:
     positions = "embeddings.position_embeddings.weight"
     weights[positions] = weights[positions][:MAX_TOKENS]
     common = {"heads": HEADS, "outliers": OUTLIER_CHANNELS}
-    small = build_encoder(weights, weight_steps=EXACT_STEPS, int8_words=True, **common).SerializeToString()
+    small = build_encoder(weights, weight_steps=EXACT_STEPS, has_words=False, **common).SerializeToString()
     exact = build_encoder(weights, weight_steps=None, **common).SerializeToString()
-    options.out.write_bytes(small)
-    tokenizer = Tokenizer.from_file(str(options.tokenizer))
-    tokenizer.no_padding()
-    sessions = [load_session(small), load_session(exact)]
+    write_files(options.out, {EMBEDDER: small}, embedder=MODEL)
+    bundled = BundledModel()
+    tokenizer = bundled.load_tokenizer()
+    sessions = [bundled.open_session(), load_session(exact)]
     for text in SAMPLES:
         ids = np.array([tokenizer.encode(text).ids], dtype=np.int32)
         feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
         a, b = (session.run(["embedding"], feed)[0][0] for session in sessions)
         print(f"{a @ b:.4f}  {text[:60]!r}")
-    print(f"{options.out}: {len(small) / 1e6:.1f} MB")
+    print(f"{len(small) / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

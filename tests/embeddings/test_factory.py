@@ -25,14 +25,24 @@ async def test_auto_selects_local_if_its_weights_exist() -> None:
     await embedder.close()
 
 
-async def test_auto_without_weights_explains_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("provider", ["auto", "local"])
+async def test_without_weights_the_model_of_the_package_is_used(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
     monkeypatch.setattr("rem.embeddings.minilm.weights.WHEEL_PACKAGE", "no_such_package")
-    embedder = open_embedder(_settings())
-    assert (embedder.model, embedder.dimension) == ("none", 384)
-    with pytest.raises(EmbeddingDisabledError, match="rem models pull"):
-        await embedder.embed(["text"])
+    embedder = open_embedder(_settings(provider=provider))
+    assert (embedder.model, embedder.dimension) == ("rem-embed-1", 384)
+    question, answer, other = await embedder.embed(
+        ["What car do I drive?", "I bought a used Toyota last week.", "The recipe needs three eggs."]
+    )
+    assert question @ answer > question @ other + 0.2
+    await embedder.close()
     with pytest.raises(EmbeddingMisconfiguredError, match="rem models pull"):
-        open_embedder(_settings(provider="local"))
+        open_embedder(_settings(provider=provider, model="all-MiniLM-L6-v2"))
+
+
+async def test_model_of_the_package_can_be_selected() -> None:
+    embedder = open_embedder(_settings(model="rem-embed-1"))
+    assert embedder.model == "rem-embed-1"
+    await embedder.close()
 
 
 async def test_none_raises_instead_of_inventing_vectors() -> None:
@@ -46,7 +56,7 @@ async def test_none_raises_instead_of_inventing_vectors() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ({"provider": "local", "model": "bge-large"}, "one model, .*unset EMBEDDING__MODEL"),
+        ({"provider": "local", "model": "bge-large"}, "rem-embed-1, not .*unset EMBEDDING__MODEL"),
         (
             {"provider": "local", "dimension": 768},
             "384 dimensions, and EMBEDDING__DIMENSION is 768: set EMBEDDING__DIMENSION=384",

@@ -61,7 +61,7 @@ def _provider_notes(settings: Settings) -> dict[str, str]:
     base_url = settings.embedding.base_url if settings.embedding.provider in ("ollama", "openai") else None
     download_note = "downloads the model at its first use, unless EMBEDDING__MODEL_PATH is set"
     return {
-        "local": f"weights in {find_weights(settings.rem_home)}",
+        "local": f"weights in {find_weights(settings.rem_home) or 'the package'}",
         "fastembed": download_note,
         "sentence-transformers": download_note,
         "ollama": f"not checked: {base_url or ollama.DEFAULT_BASE_URL}",

@@ -12,11 +12,12 @@ from rem.errors import EmbeddingDisabledError, EmbeddingError, EmbeddingMisconfi
 if TYPE_CHECKING:
     from rem.embeddings.embedder import Vector, Vectors
     from rem.embeddings.providers.http_service import HttpService
+    from rem.embeddings.providers.local import LocalModel
     from rem.settings import EmbeddingSettings, Settings
 
 MISSING_WEIGHTS_MESSAGE = (
-    "The weights of the local embedding model are missing. Run `rem models pull`, or choose another "
-    "EMBEDDING__PROVIDER."
+    "The weights of all-MiniLM-L6-v2 are missing. Run `rem models pull`, or unset EMBEDDING__MODEL to use the model of "
+    "the package."
 )
 DISABLED_MESSAGE = "Embeddings are disabled (EMBEDDING__PROVIDER=none), so search uses words only."
 
@@ -51,10 +52,6 @@ def open_embedder(settings: Settings) -> Embedder:
     if provider == "none":
         return UnavailableEmbedder(settings.embedding.dimension, EmbeddingDisabledError(DISABLED_MESSAGE))
     if provider == "auto":
-        from rem.embeddings.minilm.weights import find_weights
-
-        if find_weights(settings.rem_home) is None:
-            return UnavailableEmbedder(settings.embedding.dimension, EmbeddingDisabledError(MISSING_WEIGHTS_MESSAGE))
         provider = "local"
     return ProviderEmbedder(PROVIDERS[provider](settings), settings.embedding.cache_size)
 
@@ -68,24 +65,36 @@ def try_open_embedder(settings: Settings) -> Embedder:
 
 
 def _open_local(settings: Settings) -> EmbeddingProvider:
-    from rem.embeddings.minilm.model import MiniLM
-    from rem.embeddings.minilm.weights import DIMENSION, MODEL, find_weights
+    from rem.embeddings.minilm.weights import DIMENSION
     from rem.embeddings.providers.local import LocalProvider
     from rem.embeddings.validation import dimension_error
 
     options = settings.embedding
-    if options.model not in (None, MODEL, MODEL.rpartition("/")[2]):
+    model = _choose_local_model(settings)
+    if options.dimension != DIMENSION:
+        raise dimension_error(model.name, DIMENSION, options.dimension)
+    return LocalProvider(model, threads=thread_count(options.threads), batch_size=options.batch_size)
+
+
+def _choose_local_model(settings: Settings) -> LocalModel:
+    """Return the local model of the settings: by default MiniLM if its weights are here, else the bundled one."""
+    from rem.embeddings.bundled.model import MODEL as BUNDLED
+    from rem.embeddings.bundled.model import BundledModel
+    from rem.embeddings.minilm.model import MiniLM
+    from rem.embeddings.minilm.weights import MODEL, find_weights
+
+    wanted = settings.embedding.model
+    if wanted not in (None, BUNDLED, MODEL, MODEL.rpartition("/")[2]):
         raise EmbeddingMisconfiguredError(
-            f"The local provider has one model, {MODEL}, not {options.model!r}: unset EMBEDDING__MODEL, "
+            f"The local provider has the models {MODEL} and {BUNDLED}, not {wanted!r}: unset EMBEDDING__MODEL, "
             "or choose another EMBEDDING__PROVIDER."
         )
-    if options.dimension != DIMENSION:
-        raise dimension_error(MODEL, DIMENSION, options.dimension)
     weights = find_weights(settings.rem_home)
+    if wanted == BUNDLED or (wanted is None and weights is None):
+        return BundledModel()
     if weights is None:
         raise EmbeddingMisconfiguredError(MISSING_WEIGHTS_MESSAGE)
-    threads = thread_count(options.threads)
-    return LocalProvider(MiniLM(settings.rem_home, weights), threads=threads, batch_size=options.batch_size)
+    return MiniLM(settings.rem_home, weights)
 
 
 def _open_fastembed(settings: Settings) -> EmbeddingProvider:

@@ -49,13 +49,26 @@ def build_encoder(
     outliers: Mapping[int, float],
     weight_steps: int | None,
     int8_words: bool = False,
+    has_words: bool = True,
 ) -> ModelProto:
     """Build the encoder. Its linear layers have `weight_steps` int8 steps on each side of zero, or float32 for None.
 
     `outliers` maps each outlier channel to its largest activation after a layer's normalization. With `int8_words`, the
-    word embeddings are int8 as well, with a scale for each word, which makes the file a third as large.
+    word embeddings are int8 as well, with a scale for each word, which makes the file a third as large. Without
+    `has_words` they are not part of the graph, but its input `words`.
     """
-    return _GraphBuilder(weights, heads, outliers, weight_steps, int8_words).model()
+    return _GraphBuilder(weights, heads, outliers, weight_steps, int8_words, has_words).model()
+
+
+def build_tagger(
+    weights: Mapping[str, Array], *, heads: int, outliers: Mapping[int, float], weight_steps: int | None
+) -> ModelProto:
+    """Build a graph with the probability of each label for each token.
+
+    The word embeddings are not part of it: they are its input `words`. Its weights `case` has the embeddings of letter
+    case, and `head.weight` and `head.bias` are the last linear layer.
+    """
+    return _GraphBuilder(weights, heads, outliers, weight_steps, int8_words=False, has_words=False).tagger()
 
 
 def reduce_steps(graph: bytes, steps: int, fewer_steps: int) -> bytes:
@@ -108,8 +121,10 @@ class _GraphBuilder:
         outliers: Mapping[int, float],
         weight_steps: int | None,
         int8_words: bool,
+        has_words: bool,
     ) -> None:
         self._int8_words = int8_words
+        self._has_words = has_words
         self._weights = weights
         self._heads = heads
         self._outliers = outliers
@@ -123,21 +138,47 @@ class _GraphBuilder:
         for number in range(layers):
             hidden = self._add_layer(hidden, f"encoder.layer.{number}")
         self._add_pooling(hidden)
-        size = self._weights["embeddings.word_embeddings.weight"].shape[1]
-        inputs = [
-            helper.make_tensor_value_info(name, TensorProto.INT32, ["batch", "tokens"])
-            for name in ("input_ids", "attention_mask")
-        ]
+        size = self._weights["embeddings.LayerNorm.weight"].shape[0]
+        tokens = helper.make_tensor_value_info("input_ids", TensorProto.INT32, ["batch", "tokens"])
+        words = helper.make_tensor_value_info("words", TensorProto.FLOAT, ["batch", "tokens", size])
+        mask = helper.make_tensor_value_info("attention_mask", TensorProto.INT32, ["batch", "tokens"])
+        inputs = [tokens if self._has_words else words, mask]
         outputs = [helper.make_tensor_value_info("embedding", TensorProto.FLOAT, ["batch", size])]
-        constants = [
-            numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in self._constants.items()
+        return _make_model(helper.make_graph(self._nodes, "encoder", inputs, outputs, self._initializers()))
+
+    def _initializers(self) -> list[onnx.TensorProto]:
+        return [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in self._constants.items()]
+
+    def tagger(self) -> ModelProto:
+        layers = len({name.split(".")[2] for name in self._weights if name.startswith("encoder.layer.")})
+        hidden = self._add_given_embeddings()
+        for number in range(layers):
+            hidden = self._add_layer(hidden, f"encoder.layer.{number}")
+        weight, bias = self._linear_weights("head")
+        (product,) = self._add("MatMul", [hidden, self._constant("head.columns", weight.T)])
+        (logits,) = self._add("Add", [product, self._constant("head.bias", bias)])
+        self._nodes.append(helper.make_node("Softmax", [logits], ["probabilities"], axis=-1))
+        inputs = [
+            helper.make_tensor_value_info("words", TensorProto.FLOAT, ["batch", "tokens", weight.shape[1]]),
+            helper.make_tensor_value_info("cases", TensorProto.INT32, ["batch", "tokens"]),
+            helper.make_tensor_value_info("attention_mask", TensorProto.INT32, ["batch", "tokens"]),
         ]
-        return _make_model(helper.make_graph(self._nodes, "encoder", inputs, outputs, constants))
+        outputs = [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", "tokens", len(bias)])]
+        return _make_model(helper.make_graph(self._nodes, "tagger", inputs, outputs, self._initializers()))
+
+    def _add_given_embeddings(self) -> str:
+        """Add the embeddings of place and letter case to the given ones of the words."""
+        types = self._weights["embeddings.token_type_embeddings.weight"]
+        (case,) = self._add("Gather", [self._weight("case"), "cases"])
+        (word,) = self._add("Add", ["words", case])
+        return self._add_places(word, "cases", self._weights["embeddings.position_embeddings.weight"] + types[0])
 
     def _add_token_embeddings(self) -> str:
         # All tokens of a single text have token type 0, so its embedding is added to that of every position.
         positions = self._weights["embeddings.position_embeddings.weight"]
         types = self._weights["embeddings.token_type_embeddings.weight"]
+        if not self._has_words:
+            return self._add_places("words", "attention_mask", positions + types[0])
         if self._int8_words:
             return self._add_int8_token_embeddings(positions + types[0])
         inputs = [
@@ -160,7 +201,11 @@ class _GraphBuilder:
         (cast,) = self._add("Cast", [rows], to=TensorProto.FLOAT)
         (scales,) = self._add("Gather", [self._constant("embeddings.scale", scale.astype(np.float32)), "input_ids"])
         (word,) = self._add("Mul", [cast, scales])
-        (length,) = self._add("Shape", ["input_ids"], start=1, end=2)
+        return self._add_places(word, "input_ids", positions)
+
+    def _add_places(self, word: str, shaped: str, positions: Array) -> str:
+        """Add the embedding of each place to those of the words, and normalize. `shaped` has the batch's shape."""
+        (length,) = self._add("Shape", [shaped], start=1, end=2)
         start, axis = (self._constant(f"embeddings.{name}", np.zeros(1, dtype=np.int64)) for name in ("start", "axis"))
         (place,) = self._add("Slice", [self._constant("embeddings.positions", positions), start, length, axis])
         (total,) = self._add("Add", [word, place])

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 from rem.embeddings.minilm.weights import DIMENSION, MAX_TOKENS
 from rem.embeddings.thread_pool import BatchThreadPool, plan_batches
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
     from rem.embeddings.embedder import Vectors
@@ -20,6 +19,13 @@ if TYPE_CHECKING:
 HEAD_CHARS = 4_096
 """A long text is tokenized from its start only. If that gives too few tokens, the whole text is tokenized."""
 TOKENIZER_BATCH_TEXTS = 256
+
+
+class EncoderSession(Protocol):
+    """Runs a graph, like a session of ONNX Runtime."""
+
+    def run(self, outputs: Sequence[str], feed: Mapping[str, Any], /) -> Sequence[Any]:
+        """Return the outputs for token ids and their mask."""
 
 
 class LocalModel(Protocol):
@@ -32,8 +38,8 @@ class LocalModel(Protocol):
     def load_tokenizer(self) -> Tokenizer:
         """Return the tokenizer, with at most 256 tokens and no padding."""
 
-    def open_session(self) -> InferenceSession:
-        """Return an ONNX session on the graph."""
+    def open_session(self) -> EncoderSession:
+        """Return a session on the graph."""
 
     def __hash__(self) -> int: ...
 
@@ -41,7 +47,7 @@ class LocalModel(Protocol):
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class _LoadedModel:
     tokenizer: Tokenizer
-    session: InferenceSession
+    session: EncoderSession
 
 
 LOADED_MODELS: WeakValueDictionary[LocalModel, _LoadedModel] = WeakValueDictionary()

@@ -1,0 +1,1 @@
+"""Find people, organisations and places in texts with REM's own tagger."""
