@@ -329,7 +329,7 @@ async def test_correction_survives_new_sessions(rem: Rem, alice: Store) -> None:
 
 async def test_entities_of_deleted_sessions_are_removed_at_once(rem: Rem, alice: Store, sql: Connection) -> None:
     session = await store_session(rem, alice, _SARAH, "Sarah works at Acme.")
-    other = await store_session(rem, alice, "sarah chen is nice.")
+    other = await store_session(rem, alice, "In the film sarah chen is nice.")
     await dream_entities(rem, alice)
     assert await list_mentions(alice, other) == ["ontologies/sarah-chen"]
     await alice.delete(session)

@@ -39,22 +39,6 @@ SELECT a.label, 'ontologies', o.id, NULL
 FROM rem.ontologies o JOIN labels a ON a.key = o.key OR a.key = ANY (rem.rem_keys_of(o.extracted_data -> 'aliases'))
 WHERE o.tenant_id = $1 AND o.user_id IS NOT DISTINCT FROM $2 AND o.deleted_at IS NOT NULL
 
--- name: other_uses
--- Return the live statements about names: how many are based on other texts than $6, whether they are in several sessions, and with
--- which traits.
-SELECT a.label, count(*) FILTER (WHERE NOT o.is_own)::integer AS other_count,
-       count(DISTINCT s.subject_id) > 1 OR bool_or(s.subject_id = $5) AS is_spread,
-       bool_or(o.is_own) AS is_own, bool_or(s.value #>> '{extracted_data,entity_type}' <> 'person') AS is_thing,
-       ARRAY(SELECT DISTINCT jsonb_array_elements_text(u) FROM unnest(array_agg(s.value #> '{extracted_data,uses,traits}')) AS u) AS traits
-FROM unnest($4::text[]) AS a (label)
-JOIN rem.statements s ON s.name = rem.rem_key(a.label)
-CROSS JOIN LATERAL (SELECT s.subject_id = $5 AND EXISTS (
-  SELECT FROM rem.statement_sources x
-  WHERE x.tenant_id = s.tenant_id AND x.statement_id = s.id AND x.source_id = ANY ($6::uuid[])) AS is_own) o
-WHERE s.tenant_id = $1 AND s.user_id IS NOT DISTINCT FROM $2 AND s.dream = $3 AND s.state = 'live' AND s.kind = 'row'
-  AND (s.confidence > 0 OR (s.value -> 'extracted_data') ? 'uses')
-GROUP BY a.label
-
 -- name: link_sources
 -- Return sources in other texts than $3 which show that an entity has one of the names $4: those of the oldest statement that shows it
 -- without the help of another one.

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 
 from rem.dreaming.entities.emails import address_fits_name
 from rem.dreaming.entities.evidence import (
-    MIN_CONFIDENCE,
     ORGANIZATION,
     PERSON,
     Evidence,
     EvidenceKind,
-    UsageTrait,
     combine_confidences,
 )
 from rem.dreaming.entities.introductions import FAMILY_RELATIONS, strip_legal_form
@@ -25,9 +23,8 @@ from rem.dreaming.entities.name_parsing import TITLES, fold_word, fold_words, is
 
 MAX_CONFIDENCE = 0.99
 """The confidence of a candidate never reaches 1, because rules can be wrong."""
-_NO_INTRODUCTIONS = (EvidenceKind.ADDRESS, EvidenceKind.HANDLE, EvidenceKind.USE, EvidenceKind.GIVEN_NAME)
+_NO_INTRODUCTIONS = (EvidenceKind.ADDRESS, EvidenceKind.HANDLE, EvidenceKind.TAGGED)
 _HANDLE_SEPARATORS = re.compile(r"[._-]+")
-_UNCAPITALISED_WORD = re.compile(r"(?<![^\s(\[\"'“„])[^\W\d_A-Z]{3,40}(?![\w@-]|\.\w)")
 
 
 @dataclass(slots=True)
@@ -94,15 +91,9 @@ class Candidate:
         return combine_confidences([by_words, *by_address.values()])
 
     @property
-    def is_usage_only(self) -> bool:
-        """Return whether uses of the name are the only evidence."""
-        return all(item.kind is EvidenceKind.USE for item in self.evidence)
-
-    @property
-    def usage(self) -> tuple[int, list[UsageTrait]]:
-        """Return the number of texts that use the name as a person's, and the traits of these uses."""
-        uses = [item for item in self.evidence if item.kind is EvidenceKind.USE]
-        return len({use.text_index for use in uses}), sorted({trait for use in uses for trait in use.traits})
+    def is_tagged_only(self) -> bool:
+        """Return whether the tagger alone has found it."""
+        return all(item.kind is EvidenceKind.TAGGED for item in self.evidence)
 
     @property
     def sentences(self) -> list[tuple[int, str]]:
@@ -130,23 +121,16 @@ def build_candidates(evidence: Sequence[Evidence], texts: Sequence[str]) -> list
     """Return the people and things that the texts of one conversation name, each once."""
     things = _merge_things([item for item in evidence if item.entity_type != PERSON])
     people = _PeopleMerger([item for item in evidence if item.entity_type == PERSON]).merge(texts)
-    if any(person.is_usage_only for person in people):
-        not_names = {"".join(thing.folded_words) for thing in things} | _find_uncapitalised_words(texts)
-        people = [
-            person for person in people if not person.is_usage_only or "".join(person.folded_words) not in not_names
-        ]
-    certain = [person for person in people if not person.is_usage_only]
-    names = {person.folded_words for person in certain} | {person.folded_words[:1] for person in certain}
+    things_by_words = {"".join(thing.folded_words) for thing in things if not thing.is_tagged_only}
+    people = [
+        person for person in people if not person.is_tagged_only or "".join(person.folded_words) not in things_by_words
+    ]
+    names = {person.folded_words for person in people} | {person.folded_words[:1] for person in people}
     return people + [
         thing
         for thing in things
-        if thing.entity_type != ORGANIZATION or not _is_person_or_own_domain(thing, names, certain)
+        if thing.entity_type != ORGANIZATION or not _is_person_or_own_domain(thing, names, people)
     ]
-
-
-def _find_uncapitalised_words(texts: Sequence[str]) -> set[str]:
-    """Return the words that a text writes without a capital. With a capital they are no names either."""
-    return {word for text in texts for word in _UNCAPITALISED_WORD.findall(text)}
 
 
 def _is_person_or_own_domain(organization: Candidate, names: set[tuple[str, ...]], people: Iterable[Candidate]) -> bool:
@@ -180,19 +164,13 @@ class _PeopleMerger:
             self._merge_handle,
             self._merge_titled_name,
             self._merge_first_name,
-            self._merge_given_name,
-            self._merge_used_full_name,
-            self._merge_used_first_name,
+            self._merge_tagged_name,
         ):
             for number, item in enumerate(self._evidence):
                 if number not in self._used and step(item):
                     self._used.add(number)
         people = self._all_people()
         self._add_first_name_aliases(texts)
-        for person in people:
-            if person.confidence >= MIN_CONFIDENCE:
-                # Uses add nothing to a certain person, who should not depend on the messages with these uses.
-                person.evidence = [item for item in person.evidence if item.kind is not EvidenceKind.USE]
         return people
 
     def _all_people(self) -> list[Candidate]:
@@ -201,7 +179,7 @@ class _PeopleMerger:
     def _merge_full_name(self, item: Evidence) -> bool:
         name = fold_words(item.words)
         is_unspaced_name = item.kind is EvidenceKind.MAILBOX and bool(name) and not item.words[0].isascii()
-        if item.kind in (EvidenceKind.ADDRESS, EvidenceKind.USE) or not (len(name) > 1 or is_unspaced_name):
+        if item.kind is EvidenceKind.ADDRESS or not (len(name) > 1 or is_unspaced_name):
             return False
         person = self._by_full_name.setdefault(name, Candidate(PERSON, _normalize_case(item.words)))
         person.add_evidence(item, f"{item.title} {item.words[-1]}" if item.title else "")
@@ -281,21 +259,10 @@ class _PeopleMerger:
             person.relation = None
         return True
 
-    def _merge_given_name(self, item: Evidence) -> bool:
-        """Merge a common given name with the only person who has it, whatever is known of that person."""
-        return item.kind is EvidenceKind.GIVEN_NAME and self._merge_used_first_name(item)
-
-    def _merge_used_full_name(self, item: Evidence) -> bool:
+    def _merge_tagged_name(self, item: Evidence) -> bool:
+        """Merge a first name that the tagger found with the only person who has it, whatever is known of them."""
         name = fold_words(item.words)
-        if len(name) < 2:
-            return False
-        self._by_full_name.setdefault(name, Candidate(PERSON, item.words)).add_evidence(item)
-        return True
-
-    def _merge_used_first_name(self, item: Evidence) -> bool:
-        """Merge a used first name with the only person who has it, whatever is known of that person."""
-        name = fold_words(item.words)
-        if len(name) != 1:
+        if item.kind is not EvidenceKind.TAGGED or len(name) != 1:
             return False
         people = [person for person in self._all_people() if person.folded_words[:1] == name]
         if len(people) > 1:

@@ -17,7 +17,7 @@ MAX_STATEMENT_CHARS = 400
 MAX_FOLLOWING_SENTENCES = 2
 _MARKER = re.compile(r"^(?:[-*+>•]|\d{1,3}[.)]) +(?:\[[ xX]\] +)?")
 """The sign of a list item or a quotation in Markdown."""
-_ABOUT_THE_SAME = re.compile(rf"\s*{alternatives('name_usage.pronouns')}\b", re.IGNORECASE)
+_ABOUT_THE_SAME = re.compile(rf"\s*{alternatives('tagged_names.pronouns')}\b", re.IGNORECASE)
 """At the beginning of a sentence: it goes on about the person of the sentence before it."""
 
 

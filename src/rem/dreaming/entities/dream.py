@@ -1,7 +1,7 @@
 """The entities dream: make rows for people, organizations and projects that sessions and texts name.
 
-Evidence makes an entity: e-mail addresses, signatures, introductions, uses of a name, and the answers of a language
-model. One weak piece of evidence is not enough; two in different texts are.
+Evidence makes an entity: e-mail addresses, signatures, introductions, names that the tagger finds, and the answers of a
+language model. One weak piece of evidence is not enough; two in different texts are.
 """
 
 from __future__ import annotations
@@ -34,20 +34,12 @@ from rem.dreaming.entities.known_entities import (
     KnownEntities,
     KnownEntity,
     NameLink,
-    OtherUses,
     Resolution,
     choose_match,
     resolve,
 )
 from rem.dreaming.entities.model_extraction import ModelExtraction, extract_with_model
 from rem.dreaming.entities.name_parsing import TITLES, fold_word, fold_words
-from rem.dreaming.entities.name_usage import (
-    find_given_names,
-    find_name_uses,
-    is_about_fiction,
-    is_about_own_life,
-    is_given_name,
-)
 from rem.dreaming.entities.own_name import find_own_names
 from rem.dreaming.entities.rule_extraction import extract_evidence, find_possible_names
 from rem.dreaming.entities.subjects import (
@@ -60,10 +52,18 @@ from rem.dreaming.entities.subjects import (
     load_statements,
     load_texts,
 )
+from rem.dreaming.entities.tagged_names import (
+    find_people,
+    is_about_fiction,
+    is_about_own_life,
+    is_person_at,
+    tag_own_words,
+)
 from rem.models import Edge, Ontology
 
 if TYPE_CHECKING:
     from rem.dreaming.run import DreamRun
+    from rem.tagging.tagger import TaggedName
 
 MAX_CANDIDATES = 200
 MAX_MENTIONS = 200
@@ -168,7 +168,7 @@ class _EntitiesRun:
             return
         resolution = await resolve(self._entities, findings.candidates, findings.relations)
         self._superseded |= resolution.superseded
-        claims = await self._build_row_claims(subject, findings, resolution)
+        claims = await self._build_row_claims(findings, resolution)
         await self._run.store_claims(
             DREAM_NAME,
             subject.ref,
@@ -190,7 +190,7 @@ class _EntitiesRun:
             await self._claim_entities(subject)
         findings = self._findings.pop(subject)
         resolution = await resolve(self._entities, findings.candidates, findings.relations)
-        rows = await self._build_row_claims(subject, findings, resolution)
+        rows = await self._build_row_claims(findings, resolution)
         claimed = {fold_word(_get_entity(claim).name) for claim in rows}
         contents = await self._build_content_claims(subject, findings, resolution)
         claims: list[Claim] = [
@@ -230,7 +230,7 @@ class _EntitiesRun:
             return SubjectFindings(texts, [], [])
         evidence: list[Evidence] = []
         relations: list[StatedRelation] = []
-        is_fiction = is_about_fiction([text.whole_text for text in texts])
+        names = await self._tag(texts)
         for index, text in enumerate(texts):
             if not text.has_statements:
                 continue
@@ -242,10 +242,10 @@ class _EntitiesRun:
                 whole_text=text.whole_text,
             )
             relations += find_employments(text.text, index)
-            if subject.is_conversation and not is_fiction:
-                found += find_name_uses(text.text, index, text.whole_text)
-                if is_about_own_life(text.whole_text):
-                    found = [*map(_trust_introduction, found), *find_given_names(text.text, index)]
+            if index in names:
+                if subject.is_conversation:
+                    found = [_trust_introduction(item, text, names[index]) for item in found]
+                found += find_people(text.text, index, names[index])
             evidence += found
         extraction = await self._extract_with_model(texts) if uses_model else ModelExtraction()
         evidence = _exclude_own_names(evidence, texts) if subject.is_conversation else evidence
@@ -253,21 +253,24 @@ class _EntitiesRun:
         beginnings = find_beginnings(relations + extraction.relations, ends_by_first_word)
         return SubjectFindings(texts, candidates[:MAX_CANDIDATES], beginnings, extraction.mentioned)
 
+    async def _tag(self, texts: Sequence[SourceText]) -> dict[int, list[TaggedName]]:
+        """Return the names that the tagger finds, by the index of each text that can be about the owner's life."""
+        if is_about_fiction([text.whole_text for text in texts]):
+            return {}
+        own = [index for index, text in enumerate(texts) if text.has_statements and is_about_own_life(text.whole_text)]
+        tagged = await tag_own_words([texts[index].whole_text for index in own])
+        return dict(zip(own, tagged, strict=True))
+
     async def _extract_with_model(self, texts: Sequence[SourceText]) -> ModelExtraction:
         if self._run.model is None or not any(text.has_statements for text in texts):
             return ModelExtraction()
         known = {entity.ref: entity for entity, _, _ in await self._find_known_entities(texts)}
         return await extract_with_model(self._run, texts, list(known.values()))
 
-    async def _build_row_claims(
-        self, subject: Subject, findings: SubjectFindings, resolution: Resolution
-    ) -> list[RowClaim]:
+    async def _build_row_claims(self, findings: SubjectFindings, resolution: Resolution) -> list[RowClaim]:
         claims: dict[str, RowClaim] = {}
-        other_uses = await self._find_other_uses(subject, findings.texts, resolution)
         for candidate, match in resolution.pairs:
-            if not match.may_be_claimed_for(candidate):
-                continue
-            if _has_enough_uses(candidate, other_uses.get(_entity_name(candidate, match))):
+            if not match.may_be_claimed:
                 continue
             link = await self._find_link(match, candidate.unique_names, findings.texts)
             if match.is_linked and link is None:
@@ -306,18 +309,6 @@ class _EntitiesRun:
             if statements:
                 claims.append(_build_content_claim(known, texts, statements, link))
         return claims
-
-    async def _find_other_uses(
-        self, subject: Subject, texts: Sequence[SourceText], resolution: Resolution
-    ) -> dict[str, OtherUses]:
-        """Return the uses in other texts of the names for which this subject has only uses."""
-        names = [
-            _entity_name(candidate, match)
-            for candidate, match in resolution.pairs
-            if candidate.is_usage_only and match.may_be_claimed_for(candidate)
-        ]
-        own_sources = [text.source for text in texts]
-        return await self._entities.find_other_uses(names, subject.ref, own_sources) if names else {}
 
     async def _find_link(
         self, match: EntityMatch, labels: Sequence[str], texts: Sequence[SourceText]
@@ -421,12 +412,12 @@ def _entity_name(candidate: Candidate, match: EntityMatch) -> str:
     return match.claimed.name if match.claimed is not None else candidate.name
 
 
-def _trust_introduction(item: Evidence) -> Evidence:
+def _trust_introduction(item: Evidence, text: SourceText, names: Sequence[TaggedName]) -> Evidence:
     """Return an introduction in a message about the owner's life ("my sister Ewa", "Dr. Chen") as strong evidence.
 
-    The first name of someone who is no relative counts only if it is a common one: "my friend Time" is nobody.
+    The first name of someone who is no relative counts only if the tagger finds it: "my friend Time" is nobody.
     """
-    is_name = len(item.words) > 1 or is_given_name(item.words) or is_family(item.relation)
+    is_name = len(item.words) > 1 or is_family(item.relation) or is_person_at(names, text.text, item.words)
     is_introduction = (item.relation is not None and is_name) or item.title is not None
     if item.entity_type != PERSON or not is_introduction:
         return item
@@ -453,15 +444,6 @@ def _is_first_name_unique(candidate: Candidate, match: EntityMatch, resolution: 
     return not is_named_alone and not is_known
 
 
-def _has_enough_uses(candidate: Candidate, other_uses: OtherUses | None) -> bool:
-    """Return whether further uses add nothing, because enough other texts already show the same traits."""
-    if other_uses is None:
-        return False
-    _, traits = candidate.usage
-    has_traits = other_uses.traits.issuperset(traits)
-    return other_uses.is_thing or (other_uses.has_many and not other_uses.is_own and has_traits)
-
-
 def _build_row_claim(
     candidate: Candidate,
     match: EntityMatch,
@@ -482,9 +464,6 @@ def _build_row_claim(
     data: dict[str, Any] = {"entity_type": candidate.entity_type, "aliases": sorted(aliases - {name})}
     if match.is_linked:
         data["linked"] = True
-    messages, traits = candidate.usage
-    if messages:
-        data["uses"] = {"messages": messages, "traits": traits}
     indexes = candidate.text_indexes
     return RowClaim(
         entity=Ontology(

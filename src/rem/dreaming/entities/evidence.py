@@ -39,26 +39,10 @@ class EvidenceKind(StrEnum):
     """A title and a name, such as "Dr. Chen"."""
     SPEAKER = "speaker"
     """The author of a message."""
-    GIVEN_NAME = "given_name"
-    """A name that begins with a common given name, such as "Wanda Kruk"."""
+    TAGGED = "tagged"
+    """A name that the tagger finds."""
     MODEL = "model"
     """The answer of a language model."""
-    USE = "use"
-    """A name in the position of a person, such as "Tom told me". One use alone is not enough: rem_name_usage_confidence
-    combines several."""
-
-
-class UsageTrait(StrEnum):
-    """A property of a name that its uses show."""
-
-    HUMAN = "human"
-    """The wording fits only a person."""
-    PERSONAL = "personal"
-    """The memory's owner has contact with the person."""
-    INSIDE = "inside"
-    """The name is not at the start of a sentence, so its capital letter means something."""
-    OTHER = "other"
-    """The name belongs to an animal or a fictional character."""
 
 
 _ADDRESS_KINDS = frozenset({EvidenceKind.MAILBOX, EvidenceKind.ADDRESS, EvidenceKind.DOMAIN})
@@ -85,8 +69,6 @@ class Evidence:
     sentence: str = ""
     aliases: tuple[str, ...] = ()
     """Other names that the text gives for it."""
-    traits: frozenset[UsageTrait] = frozenset()
-    """The traits of a use. Empty for other kinds."""
 
     @property
     def is_by_address(self) -> bool:

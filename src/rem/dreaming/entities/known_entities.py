@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 DREAM_NAME = "entities"
 MAX_LABELS_PER_QUERY = 2000
-MIN_OTHER_USES = 10
-"""With so many uses in other texts, a further one adds nothing."""
 PEOPLE_AND_KNOWLEDGE_TABLES = ("users", "ontologies")
 ALL_NAMED_TABLES = ("users", "ontologies", "resources")
 _ORIGIN = f"dream:{DREAM_NAME}"
@@ -86,25 +84,6 @@ class NameLink:
     sources: tuple[ClaimSource, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class OtherUses:
-    """The uses of a name in other texts than the subject's own."""
-
-    count: int
-    is_spread: bool
-    """They are in several sessions, or in the same session as the subject."""
-    traits: frozenset[str]
-    is_own: bool
-    """The subject itself already is a source for the name."""
-    is_thing: bool
-    """The name belongs to something other than a person."""
-
-    @property
-    def has_many(self) -> bool:
-        """Return whether there are so many that the person does not depend on one session."""
-        return self.count >= MIN_OTHER_USES and self.is_spread
-
-
 class KnownEntities:
     """Look up names in one owner's memory."""
 
@@ -131,21 +110,6 @@ class KnownEntities:
             corrected = self._build_known("ontologies", row["record"]) if row["record"] else None
             refused[row["label"]] = refused.get(row["label"]) or corrected
         return refused
-
-    async def find_other_uses(
-        self, names: Sequence[str], subject: RowRef, own_sources: Sequence[ClaimSource]
-    ) -> dict[str, OtherUses]:
-        """Return the uses of names in other texts than the subject's own."""
-        own_ids = [source.ref.id for source in own_sources]
-        rows = await self._run.fetch_owned(
-            "dream_entities", "other_uses", DREAM_NAME, sorted(set(names)), subject.id, own_ids
-        )
-        return {
-            row["label"]: OtherUses(
-                row["other_count"], row["is_spread"], frozenset(row["traits"]), row["is_own"], row["is_thing"]
-            )
-            for row in rows
-        }
 
     async def find_link(
         self, known: KnownEntity, labels: Sequence[str], own_sources: Sequence[ClaimSource]
@@ -222,10 +186,6 @@ class EntityMatch:
     def claimed(self) -> KnownEntity | None:
         """Return the row that the candidate is evidence for; None for a new one."""
         return self.known if self.known is not None and self.known.is_dreamt else None
-
-    def may_be_claimed_for(self, candidate: Candidate) -> bool:
-        """Return whether this candidate may be evidence. A mere use of a name is none for another name."""
-        return self.may_be_claimed and not (candidate.is_usage_only and self.is_linked)
 
 
 @dataclass(slots=True)
@@ -340,7 +300,7 @@ def _find_superseded_names(
 
     A full name also replaces "Ewa (colleague)". Return none if another person with this first name is known.
     """
-    if candidate.entity_type != PERSON or candidate.name == candidate.words[0] or candidate.is_usage_only:
+    if candidate.entity_type != PERSON or candidate.name == candidate.words[0]:
         return set()
     first = fold_word(candidate.words[0])
     own = [entity for entity in known.get(candidate.words[0], []) if entity.is_dreamt]
@@ -365,8 +325,6 @@ def _match_dreamt(
     candidate: Candidate, by_label: Sequence[tuple[str, KnownEntity]], superseded: set[UUID]
 ) -> EntityMatch:
     """Match the dreamt entity with the fullest name among those that can be the same."""
-    if candidate.is_usage_only and len({entity.key for _, entity in by_label}) > 1:
-        return EntityMatch(is_refused=True)
     entities = [entity for label, entity in by_label if label == candidate.name or entity.may_be(candidate.words)]
     if not entities:
         return EntityMatch()

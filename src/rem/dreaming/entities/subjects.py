@@ -177,7 +177,7 @@ async def load_texts(run: DreamRun, subject: Subject) -> list[SourceText]:
         if isinstance(document, Moment):
             return [SourceText(_clean(document.summary), source, document.starts_timestamp or document.created_at)]
         content = _clean(mask_front_matter(document.content))
-        return [SourceText(content, source, document.timestamp or document.created_at)]
+        return [SourceText(content, source, document.timestamp or document.created_at, whole_text=content)]
     rows = await run.fetch_owned("dream_entities", "messages_of_stretch", subject.ref.id, subject.first, subject.last)
     return [
         SourceText(

@@ -14,7 +14,6 @@ from uuid import UUID
 from rem.dreaming.claims import ClaimSource, RowRef
 from rem.dreaming.entities.evidence import PERSON
 from rem.dreaming.entities.name_parsing import is_sentence_start, parse_name_after
-from rem.dreaming.entities.name_usage import find_name_uses
 from rem.dreaming.entities.rule_extraction import extract_evidence
 from rem.dreaming.moments.tags import COMPANY_WORDS, HOST_NAME, VERB_WORDS
 from rem.dreaming.text.secrets import contains_secret, is_sensitive
@@ -192,7 +191,7 @@ def _find_person_names(moments: Iterable[ProfileMoment], words: frozenset[str]) 
     Only summaries with one of the words in capitals are read, because a word without a capital is no name.
     """
     texts = [moment.summary for moment in moments if not words.isdisjoint(_capitalised_words(moment.summary))]
-    evidence = (item for text in texts for item in (*extract_evidence(text, 0), *find_name_uses(text, 0)))
+    evidence = (item for text in texts for item in extract_evidence(text, 0))
     names = [item.words for item in evidence if item.entity_type == PERSON]
     own_names = [parse_name_after(text, match.end())[0] for text in texts for match in _MY_NAME.finditer(text)]
     return [" ".join(name) for name in (*names, *own_names)]

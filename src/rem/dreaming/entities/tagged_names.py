@@ -1,0 +1,124 @@
+"""People whom the tagger finds in a text, and whether its author can know them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rem.dreaming.entities.evidence import PERSON, Evidence, EvidenceKind
+from rem.dreaming.entities.name_parsing import (
+    PARTICLES,
+    STOP_WORDS,
+    TITLES,
+    WORDLIKE_NAMES,
+    fold_words,
+    get_sentence_at,
+    is_sentence_start,
+)
+from rem.dreaming.text.masking import is_fiction, is_text_task, mask_quotes
+from rem.rules import alternatives, word_set
+from rem.tagging.tagger import TaggedName, get_tagger
+
+MAX_MESSAGE_CHARS = 1200
+"""A longer message is probably pasted, and its people may be anyone's."""
+MAX_CONTEXT_CHARS = 100
+"""The distance from a name in which words can still refer to it."""
+MAX_NAME_WORDS = 4
+MIN_TAG_CONFIDENCE = 0.9
+"""The tagger is certain of most people. It is less certain of most nouns that it takes for people."""
+FULL_NAME_CONFIDENCE, FIRST_NAME_CONFIDENCE = 0.8, 0.5
+"""The confidence in a person with a full name and in one with a first name. One first name alone makes no person."""
+_NAME_PREFIXES = word_set("tagged_names.name_prefixes")
+_NOT_PEOPLE = word_set("tagged_names.not_people")
+_PUBLIC_FIGURES = word_set("tagged_names.public_figures")
+_ARTICLES = word_set("tagged_names.articles")
+_CREATURE = re.compile(
+    rf"\b{alternatives('tagged_names.creatures')}(?:,| is| was| heißt|'s name is)?(?: called| named| namens)? \Z",
+    re.IGNORECASE,
+)
+"""Before the name of an animal or of a fictional character."""
+_MEDIA_TOPIC = re.compile(rf"\b{alternatives('tagged_names.media_topics')}\b", re.IGNORECASE)
+"""A message about these topics names public figures or invented people."""
+
+
+async def tag_own_words(texts: Sequence[str]) -> list[list[TaggedName]]:
+    """Return the names that the tagger finds in each text outside of quotations.
+
+    A single word is no person if the tagger takes it for something else without its context: "Vodafone called me"
+    sounds like a person.
+    """
+    tagger = get_tagger()
+    found = await tagger.find_names([mask_quotes(text) for text in texts])
+    words = sorted({name.text for names in found for name in names if _is_single_person(name)})
+    alone = await tagger.find_names([word.title() if word.islower() else word for word in words])
+    others = {word for word, names in zip(words, alone, strict=True) if any(name.kind != PERSON for name in names)}
+    return [[name for name in names if not _is_single_person(name) or name.text not in others] for names in found]
+
+
+def _is_single_person(name: TaggedName) -> bool:
+    return name.kind == PERSON and " " not in name.text
+
+
+def find_people(text: str, text_index: int, names: Sequence[TaggedName]) -> Iterator[Evidence]:
+    """Yield the people in the statements of a text. `names` are those of the whole text, with the same offsets."""
+    for name in names:
+        words = _split_name(name.text)
+        is_stated = text[name.start : name.end] == name.text
+        if name.kind != PERSON or name.confidence < MIN_TAG_CONFIDENCE or not is_stated or not words:
+            continue
+        if not _may_be_acquaintance(text, name, words):
+            continue
+        is_full = len([word for word in words if word not in PARTICLES]) > 1
+        yield Evidence(
+            kind=EvidenceKind.TAGGED,
+            entity_type=PERSON,
+            words=words,
+            text_index=text_index,
+            offset=name.start,
+            confidence=FULL_NAME_CONFIDENCE if is_full else FIRST_NAME_CONFIDENCE,
+            sentence=get_sentence_at(text, name.start),
+        )
+
+
+def is_person_at(names: Sequence[TaggedName], text: str, words: Sequence[str]) -> bool:
+    """Return whether the tagger takes words of a text for a person's name."""
+    label = fold_words(tuple(words))
+    return any(name.kind == PERSON and label[:1] == fold_words(tuple(name.text.split()))[:1] for name in names)
+
+
+def is_about_own_life(whole_text: str) -> bool:
+    """Return whether the people in a message can be those whom its author knows."""
+    return len(whole_text) <= MAX_MESSAGE_CHARS and not _MEDIA_TOPIC.search(whole_text) and not is_text_task(whole_text)
+
+
+def is_about_fiction(texts: Sequence[str]) -> bool:
+    """Return whether one of the texts is about something invented."""
+    return any(map(is_fiction, texts))
+
+
+def _split_name(name: str) -> tuple[str, ...]:
+    """Return the words of a name with capitals, however it is written; none if it cannot be a person's."""
+    words = name.split()
+    if len(words) > MAX_NAME_WORDS or not any(map(str.isalpha, name)) or len(name) < 2:
+        return ()
+    if name.islower() or (name.isupper() and len(name) > 3):
+        words = [word if word in PARTICLES else word.title() for word in words]
+    return tuple(words)
+
+
+def _may_be_acquaintance(text: str, name: TaggedName, words: Sequence[str]) -> bool:
+    """Return whether a name is not that of an animal, a building ("the Maria clinic") or a public figure."""
+    before = text[max(0, name.start - MAX_CONTEXT_CHARS) : name.start]
+    previous = before.split()[-1].strip(".,:").lower() if before.strip() else ""
+    if previous in _ARTICLES or previous in TITLES or previous in _NAME_PREFIXES or _CREATURE.search(before):
+        return False
+    if len(words) == 1 and _is_word(text, name, words[0].lower()):
+        return False
+    is_address = "@" in name.text or text[name.end : name.end + 1] == "@"
+    is_public = words[-1].lower() in _PUBLIC_FIGURES
+    return not is_address and not is_public and not any(word.lower() in _NOT_PEOPLE for word in words)
+
+
+def _is_word(text: str, name: TaggedName, word: str) -> bool:
+    """Return whether a name is a day or a month, or a word such as "Hope" where every word has a capital."""
+    return word in STOP_WORDS or (word in WORDLIKE_NAMES and is_sentence_start(text, name.start))
