@@ -63,8 +63,8 @@ class Tagger:
         self._session = open_graph(TAGGER)
         self._threads = threads
 
-    async def find_names(self, texts: Sequence[str]) -> list[list[TaggedName]]:
-        """Return the names in each text, in their order."""
+    async def find_names(self, texts: Sequence[str], min_confidence: float = MIN_CONFIDENCE) -> list[list[TaggedName]]:
+        """Return the names in each text, in their order, without those of less confidence."""
         windows = [window for index, text in enumerate(texts) for window in _split_windows(index, text)]
         encodings: list[Encoding] = [None] * len(windows)
         found: list[list[TaggedName]] = [[] for _ in windows]
@@ -79,7 +79,8 @@ class Tagger:
             rows = self._compute_probabilities([(windows[position], encodings[position]) for position in batch])
             for position, probabilities in zip(batch, rows, strict=True):
                 places = _first_tokens(encodings[position].word_ids)
-                found[position] = list(_read_names(windows[position].words, places, probabilities))
+                names = _read_names(windows[position].words, places, probabilities)
+                found[position] = [name for name in names if name.confidence >= min_confidence]
 
         pool: BatchThreadPool[Sequence[int]] = BatchThreadPool(self._threads)
         try:
@@ -88,10 +89,10 @@ class Tagger:
             await pool.run(tag_batch, plan_batches([len(encoding.ids) for encoding in encodings], BATCH_TEXTS))
         finally:
             await pool.close()
-        names: list[list[TaggedName]] = [[] for _ in texts]
+        by_text: list[list[TaggedName]] = [[] for _ in texts]
         for window, in_window in zip(windows, found, strict=True):
-            names[window.text_index] += in_window
-        return names
+            by_text[window.text_index] += in_window
+        return by_text
 
     def _compute_probabilities(self, batch: Sequence[tuple[_Window, Encoding]]) -> NDArray[np.float32]:
         """Return the probability of each label for each token of each window."""
@@ -167,9 +168,7 @@ def _read_names(
         end = start + 1
         while end < len(places) and labels[end] == 2 * kind:
             end += 1
-        name = _make_name(words[start:end], kind, rows[start:end])
-        if name.confidence >= MIN_CONFIDENCE:
-            yield name
+        yield _make_name(words[start:end], kind, rows[start:end])
         start = end
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rem.dreaming.entities.evidence import PERSON, Evidence, EvidenceKind
 from rem.dreaming.entities.name_parsing import (
@@ -24,7 +25,7 @@ MAX_MESSAGE_CHARS = 1200
 MAX_CONTEXT_CHARS = 100
 """The distance from a name in which words can still refer to it."""
 MAX_NAME_WORDS = 4
-MIN_TAG_CONFIDENCE = 0.9
+MIN_CONTEXT_CONFIDENCE, MIN_TAG_CONFIDENCE = 0.5, 0.9
 """The tagger is certain of most people. It is less certain of most nouns that it takes for people."""
 FULL_NAME_CONFIDENCE, FIRST_NAME_CONFIDENCE = 0.8, 0.5
 """The confidence in a person with a full name and in one with a first name. One first name alone makes no person."""
@@ -42,21 +43,27 @@ _MEDIA_TOPIC = re.compile(rf"\b{alternatives('tagged_names.media_topics')}\b", r
 
 
 async def tag_own_words(texts: Sequence[str]) -> list[list[TaggedName]]:
-    """Return the names that the tagger finds in each text outside of quotations.
+    """Return the people that the tagger finds in each text outside of quotations.
 
-    A single word is no person if the tagger takes it for something else without its context: "Vodafone called me"
-    sounds like a person.
+    The tagger also reads each name without its context. A single word is no person if it then is something else:
+    "Vodafone called me" only sounds like a person. A full name is as certain as in the better of both readings.
     """
     tagger = get_tagger()
-    found = await tagger.find_names([mask_quotes(text) for text in texts])
-    words = sorted({name.text for names in found for name in names if _is_single_person(name)})
-    alone = await tagger.find_names([word.title() if word.islower() else word for word in words])
-    others = {word for word, names in zip(words, alone, strict=True) if any(name.kind != PERSON for name in names)}
-    return [[name for name in names if not _is_single_person(name) or name.text not in others] for names in found]
+    found = await tagger.find_names([mask_quotes(text) for text in texts], MIN_CONTEXT_CONFIDENCE)
+    labels = sorted({name.text for names in found for name in names if name.kind == PERSON})
+    alone = await tagger.find_names([label.title() if label.islower() else label for label in labels])
+    readings = dict(zip(labels, alone, strict=True))
+    return [[person for name in names if (person := _read_again(name, readings.get(name.text, [])))] for names in found]
 
 
-def _is_single_person(name: TaggedName) -> bool:
-    return name.kind == PERSON and " " not in name.text
+def _read_again(name: TaggedName, alone: Sequence[TaggedName]) -> TaggedName | None:
+    """Return a person with the confidence of both readings; None if it is no person."""
+    if name.kind != PERSON:
+        return None
+    if " " not in name.text:
+        return None if any(other.kind != PERSON for other in alone) else name
+    is_whole = len(alone) == 1 and alone[0].kind == PERSON and len(alone[0].text) == len(name.text)
+    return replace(name, confidence=max(name.confidence, alone[0].confidence)) if is_whole else name
 
 
 def find_people(text: str, text_index: int, names: Sequence[TaggedName]) -> Iterator[Evidence]:

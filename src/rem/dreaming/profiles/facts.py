@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.dreaming.claims import ClaimSource, RowRef
+from rem.dreaming.entities.tagged_names import tag_own_words
 from rem.dreaming.profiles.self_statements import SelfStatements, extract_self_statements
 from rem.dreaming.profiles.topics import (
     MAX_FIELD_SOURCES,
@@ -26,6 +27,7 @@ from rem.dreaming.profiles.topics import (
     count_topics,
     deduplicate_sources,
     fold_name,
+    list_summaries_with,
 )
 from rem.dreaming.text.secrets import is_sensitive, mask_secrets
 from rem.dreaming.text.statements import KINDS_WITHOUT_STATEMENTS, mask_other_kinds
@@ -194,6 +196,15 @@ class EarlierSources:
     """False if some of the messages were deleted."""
 
 
+async def _count_topics(moments: Sequence[ProfileMoment], names: Sequence[str]) -> list[CountedName]:
+    """Count the topics of moments. People whom the summaries name are no topics, even if they have no row."""
+    topics = count_topics(moments, names)
+    words = frozenset(word for topic in topics for word in topic.name.lower().split("-"))
+    tagged = await tag_own_words(list_summaries_with(moments, words))
+    people = [person.text for found in tagged for person in found]
+    return count_topics(moments, [*names, *people]) if people else topics
+
+
 async def load_facts(run: DreamRun, earlier: EarlierSources, own_names: Iterable[str] = ()) -> ProfileFacts:
     """Load the facts from the latest moments, messages and mentions, and from the sources of the present profile.
 
@@ -217,7 +228,7 @@ async def load_facts(run: DreamRun, earlier: EarlierSources, own_names: Iterable
     return ProfileFacts(
         moments,
         activity,
-        tuple(count_topics(moments, names)),
+        tuple(await _count_topics(moments, names)),
         tuple(people),
         tuple(count_mentions(mentions, "project", sources)),
         preferences,

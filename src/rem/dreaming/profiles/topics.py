@@ -190,11 +190,16 @@ def _find_person_names(moments: Iterable[ProfileMoment], words: frozenset[str]) 
 
     Only summaries with one of the words in capitals are read, because a word without a capital is no name.
     """
-    texts = [moment.summary for moment in moments if not words.isdisjoint(_capitalised_words(moment.summary))]
+    texts = list_summaries_with(moments, words)
     evidence = (item for text in texts for item in extract_evidence(text, 0))
     names = [item.words for item in evidence if item.entity_type == PERSON]
     own_names = [parse_name_after(text, match.end())[0] for text in texts for match in _MY_NAME.finditer(text)]
     return [" ".join(name) for name in (*names, *own_names)]
+
+
+def list_summaries_with(moments: Iterable[ProfileMoment], words: frozenset[str]) -> list[str]:
+    """Return the summaries that have one of the words with a capital."""
+    return [moment.summary for moment in moments if not words.isdisjoint(_capitalised_words(moment.summary))]
 
 
 def _capitalised_words(text: str) -> set[str]:
