@@ -15,6 +15,7 @@ from rem.cli.output import (
     format_table_count,
     get_line_width,
     progress_bars,
+    shorten,
     wrap_lines,
 )
 from tests.rem_command import REM, environment, output, rem
@@ -152,3 +153,16 @@ main()
         [sys.executable, "-c", program], env=environment({}), capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "max_chars", "short"),
+    [
+        ("one two", 14, "one two"),
+        ("Go to the harbour office", 14, "Go to the…"),
+        ("x" * 20, 14, "x" * 13 + "…"),
+        ("a " + "港" * 60, 51, "a " + "港" * 48 + "…"),
+    ],
+)
+def test_long_text_ends_after_a_word(text: str, max_chars: int, short: str) -> None:
+    assert shorten(text, max_chars) == short

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 UNLIMITED_WIDTH = 10_000
 COLUMN_GAP = 3
 MIN_LAST_COLUMN_WIDTH = 20
+MAX_WORD_CHARS = 30
 _LIST_MARKER = re.compile(r" *(?:[-*+]|\d{1,3}[.)])? +")
 
 
@@ -266,8 +267,10 @@ def shorten(text: str, max_chars: int) -> str:
     """Return the text, or its first words and `…` if it is longer than `max_chars`."""
     if len(text) <= max_chars:
         return text
-    cut = text[:max_chars]
-    return f"{(cut[:-1].rpartition(' ')[0] or cut[:-1]).rstrip()}…"
+    cut = text[: max_chars - 1]
+    words, _, part = cut.rpartition(" ")
+    # A key or a text in a script without spaces is cut anywhere.
+    return f"{(words if words and len(part) <= MAX_WORD_CHARS else cut).rstrip()}…"
 
 
 def format_command(*words: str, user: str | None = None, tenant: str = "default") -> str:

@@ -17,6 +17,7 @@ from rem.cli.output import (
     get_last_width,
     get_output_width,
     print_records,
+    shorten,
 )
 from rem.cli.runtime import print_to_stderr
 from rem.cli.terminal_text import escape_control_characters
@@ -113,7 +114,7 @@ def _get_value(row: dict[str, Any], column: str) -> Any:
 
 def _format_cell(value: Any) -> str:
     text = escape_control_characters(" ".join(_to_text(value).split()))
-    return text if len(text) <= MAX_CELL_CHARS else f"{text[: MAX_CELL_CHARS - 1]}…"
+    return shorten(text, MAX_CELL_CHARS)
 
 
 def _to_text(value: Any) -> str:
