@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rem.evals.dataset import Dataset
     from rem.evals.datasets.documents import DocumentSet
     from rem.evals.documents import DocumentsReport
+    from rem.evals.measurements import MeasuredWeek
     from rem.evals.report import BenchmarkReport, Figures, Latency
     from rem.evals.retrieval_benchmark import QuestionOutcome
-    from rem.evals.week.data import Week
     from rem.evals.week.report import StageFigures, WeekReport
     from rem.evals.week.run import WeekOutcome
     from rem.settings import Settings
@@ -236,18 +236,32 @@ def week(
     from uuid import uuid4
 
     from rem.cli.output import print_json
+    from rem.evals.measurements import WeekOptions, measure_week
     from rem.evals.temporary_server import temporary_server
     from rem.evals.week.data import read_week
     from rem.settings import get_settings
 
     data = read_week(path)
     tenant = f"bench-week-{uuid4().hex[:8]}"
+
+    def measure(settings: Settings, *, is_new_server: bool) -> Coroutine[None, None, MeasuredWeek]:
+        options = WeekOptions(days, with_nights=nights, with_tickets=tickets)
+        return measure_week(
+            settings,
+            data,
+            options,
+            tenant=tenant,
+            on_stage=print_stage,
+            on_message=print_to_stderr,
+            is_new_server=is_new_server,
+        )
+
     if here:
-        report = run_async(lambda: _measure_week(get_settings(), data, tenant, days, nights, tickets))
+        report = run_async(lambda: measure(get_settings(), is_new_server=False)).report
         print_to_stderr(f"The data stays in the tenant {tenant}.")
     else:
         with temporary_server(get_settings(), print_to_stderr) as settings:
-            report = run_async(lambda: _measure_week(settings, data, tenant, days, nights, tickets, is_new_server=True))
+            report = run_async(lambda: measure(settings, is_new_server=True)).report
     if as_json:
         print_json(report)
     else:
@@ -256,39 +270,7 @@ def week(
         raise typer.Exit(1)
 
 
-async def _measure_week(
-    settings: Settings,
-    data: Week,
-    tenant: str,
-    days: int,
-    with_nights: bool,
-    with_tickets: bool,
-    is_new_server: bool = False,
-) -> WeekReport:
-    """Run a week without a language model, and return its report. Erase its data after an error or Ctrl-C."""
-    from rem.app import Rem
-    from rem.evals.temporary_server import prepare_schema
-    from rem.evals.week.report import make_week_report
-    from rem.evals.week.run import WeekRun
-    from rem.evals.week.tickets import TICKET_USER, find_tickets
-
-    llm = settings.llm.model_copy(update={"default_model": None})
-    settings = settings.model_copy(update={"llm": llm})
-    if is_new_server:
-        await prepare_schema(settings)
-    async with Rem.open(settings, on_progress=print_to_stderr) as rem:
-        try:
-            run = WeekRun(rem, settings, data, tenant=tenant, on_stage=_print_stage)
-            result = await run.run(days, with_nights=with_nights)
-            found = await find_tickets(rem, tenant) if with_tickets else None
-        except BaseException:
-            for user in (data.user, TICKET_USER):
-                await rem.erase_user(user, tenant=tenant)
-            raise
-        return make_week_report(data, result, found)
-
-
-def _print_stage(stage: str, outcomes: list[WeekOutcome]) -> None:
+def print_stage(stage: str, outcomes: list[WeekOutcome]) -> None:
     """Print the figures of a stage on standard error while the week goes on."""
     from rem.evals.week.report import StageFigures
 
@@ -368,20 +350,35 @@ def _run_benchmark(
     from dataclasses import asdict
     from uuid import uuid4
 
-    from rem.cli.output import print_json
+    from rem.cli.output import print_json, progress_bar
+    from rem.evals.measurements import measure_retrieval
     from rem.evals.temporary_server import temporary_server
     from rem.settings import get_settings
 
     path = output or Path(f"rem-bench-{dataset.name}.jsonl")
     _require_writable(path)
     tenant = f"bench-{dataset.name}-{uuid4().hex[:8]}"
+
+    def measure(
+        settings: Settings, *, is_new_server: bool
+    ) -> Coroutine[None, None, tuple[BenchmarkReport, list[QuestionOutcome]]]:
+        return measure_retrieval(
+            settings,
+            dataset,
+            tenant=tenant,
+            mode=mode,
+            concurrency=concurrency,
+            dream=dream,
+            progress=progress_bar,
+            on_message=print_to_stderr,
+            is_new_server=is_new_server,
+        )
+
     if here:
-        report, outcomes = run_async(lambda: _measure(get_settings(), dataset, tenant, mode, concurrency, dream))
+        report, outcomes = run_async(lambda: measure(get_settings(), is_new_server=False))
     else:
         with temporary_server(get_settings(), print_to_stderr) as settings:
-            report, outcomes = run_async(
-                lambda: _measure(settings, dataset, tenant, mode, concurrency, dream, is_new_server=True)
-            )
+            report, outcomes = run_async(lambda: measure(settings, is_new_server=True))
     if as_json:
         print_json({**asdict(report), "rows": path.absolute()})
     else:
@@ -390,43 +387,6 @@ def _run_benchmark(
     print_to_stderr(f"The results of the questions are in {path}.")
     if here:
         print_to_stderr(f"The data stays in the tenant {tenant}.")
-
-
-async def _measure(
-    settings: Settings,
-    dataset: Dataset,
-    tenant: str,
-    mode: Mode,
-    concurrency: int,
-    dream: bool,
-    is_new_server: bool = False,
-) -> tuple[BenchmarkReport, list[QuestionOutcome]]:
-    """Store, index and ask the data set with progress bars. Erase its data after an error or Ctrl-C."""
-    from rem.app import Rem
-    from rem.cli.output import progress_bar
-    from rem.evals.report import make_report
-    from rem.evals.retrieval_benchmark import RetrievalBenchmark
-    from rem.evals.temporary_server import prepare_schema
-
-    if is_new_server:
-        await prepare_schema(settings)
-    async with Rem.open(settings, on_progress=print_to_stderr) as rem:
-        benchmark = RetrievalBenchmark(rem, dataset, tenant=tenant, mode=mode, concurrency=concurrency)
-        try:
-            with progress_bar("Storing") as on_rows:
-                await benchmark.store(on_rows)
-            with progress_bar("Indexing") as on_rows:
-                await benchmark.index(on_rows)
-            if dream:
-                with progress_bar("Dreaming") as on_users:
-                    await benchmark.dream(on_users)
-            with progress_bar("Asking") as on_questions:
-                outcomes = await benchmark.ask(on_questions)
-        except BaseException:
-            await benchmark.erase()
-            raise
-        configuration = await benchmark.configuration(settings)
-        return make_report(dataset, outcomes, benchmark.timing, configuration), outcomes
 
 
 def _print_report(report: BenchmarkReport) -> None:

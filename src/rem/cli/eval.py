@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rem.cli import eval_golden, eval_phoenix
+from rem.cli import eval_answers, eval_golden, eval_memory, eval_phoenix
 from rem.cli.eval_output import print_case, print_failures, print_outcome, print_summary, require_no_regression
 from rem.cli.eval_workbench import PREVIOUS, Gates, RunOutcome, Workbench, with_workbench
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, YesOption, confirm, print_to_stderr
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from rem.evals.experiment_store import ExperimentRun, StoredCase
 
 app = typer.Typer(
-    help="Run agents and queries on golden sets, judge their outputs, and compare the results.",
+    help="Evaluate agents, queries, answers and the memory.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+app.command("memory")(eval_memory.memory)
+app.command("answers")(eval_answers.answers)
 app.add_typer(eval_golden.app, name="golden")
 app.add_typer(eval_phoenix.app, name="phoenix")
 

@@ -64,6 +64,9 @@ class AuditReport:
 async def run_audit(store: Store, embed: Embed, *, fix: bool = False) -> AuditReport:
     """Check the statements of an owner. With `fix`, remove what is wrong; a stale profile waits for the next dream."""
     async with store.transaction() as inside, inside.executor.connection() as connection:
+        if not fix:
+            # PostgreSQL then refuses every change.
+            await connection.execute(query("dream_audit", "read_only"))
         auditor = _Auditor(connection, store, embed)
         report = AuditReport({check: await auditor.find(check) for check in CHECKS})
         if fix and not report.is_clean:

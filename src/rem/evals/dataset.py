@@ -52,6 +52,9 @@ class Question:
     kind: str
     gold: tuple[str, ...]
     asked_at: datetime | None = None
+    answer: str | None = None
+    """The correct answer in words; for a question that cannot be answered, the reason. None if the data has none."""
+    is_answerable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,10 @@ class RetrievalBenchmark:
         self.timing.ask = perf_counter() - started
         return [outcomes[number] for number in range(len(questions))]
 
+    async def find(self, user: str, question: Question) -> tuple[str, ...]:
+        """Return the result ids of a question, best first."""
+        return (await self._ask(user, question)).found
+
     async def _warm_up(self) -> None:
         """Search once without measuring, because the first search loads the embedding model."""
         await self._search(self._dataset.cases[0].user, WARM_UP_QUESTION)

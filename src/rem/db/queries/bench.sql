@@ -61,3 +61,8 @@ ORDER BY m.content
 -- Return the words of some texts as PostgreSQL stems them, with their frequencies. `place` is the place of the text, from 1.
 SELECT t.place, w.lexeme, cardinality(w.positions) AS frequency
 FROM unnest($2::text[]) WITH ORDINALITY AS t (body, place) CROSS JOIN LATERAL unnest(to_tsvector($1::text::regconfig, t.body)) w
+
+-- name: stems
+-- Return the English stems of words, in order.
+SELECT array_agg(coalesce((ts_lexize('english_stem', w.word))[1], w.word) ORDER BY w.place)
+FROM unnest($1::text[]) WITH ORDINALITY AS w (word, place)

@@ -1,5 +1,9 @@
 -- Checks of `rem dreaming audit` for one owner. Every query of a check returns the rows that are wrong.
 
+-- name: read_only
+-- Let the rest of the transaction read alone.
+SET TRANSACTION READ ONLY
+
 -- name: exact_duplicates
 -- Moments with exactly the summary of an older one.
 SELECT d.id, d.key, d.older AS other FROM (

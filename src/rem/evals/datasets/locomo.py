@@ -19,6 +19,8 @@ from rem.text import clean_text
 METRICS = ("recall@5", "recall@10")
 KINDS = {1: "multi-hop", 2: "temporal", 3: "open", 4: "single-hop", 5: "adversarial"}
 SESSION_KEY = re.compile(r"session_(\d+)\Z")
+ADVERSARIAL = 5
+"""The category of questions about something that nobody said."""
 TIME_FORMATS = ("%I:%M %p on %d %B, %Y",)
 
 
@@ -37,6 +39,7 @@ class _Question(BaseModel):
     question: str
     category: int
     evidence: list[str] = []
+    answer: str | int | float | None = None
 
 
 class _Entry(BaseModel):
@@ -70,10 +73,19 @@ def _build_case(entry: _Entry, number: int, dropped: DroppedCounts, file: str) -
             question.question,
             KINDS.get(question.category, f"category {question.category}"),
             keep_known_gold(question.evidence, known_ids, dropped),
+            answer=_get_answer(question),
+            is_answerable=question.category != ADVERSARIAL,
         )
         for index, question in enumerate(entry.qa, start=1)
     )
     return Case(name, questions, sessions)
+
+
+def _get_answer(question: _Question) -> str | None:
+    """Return the correct answer. The file has a wrong one for questions about something that nobody said."""
+    if question.category == ADVERSARIAL:
+        return "Nobody said this in the conversations."
+    return None if question.answer is None else str(question.answer)
 
 
 def _build_sessions(conversation: dict[str, Any], where: str) -> Iterator[DatasetSession]:

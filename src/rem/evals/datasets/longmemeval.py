@@ -30,6 +30,7 @@ class _Entry(BaseModel):
     question_type: str
     question: str
     question_date: str | None = None
+    answer: str | int | float | None = None
     answer_session_ids: list[str]
     haystack_dates: list[str]
     haystack_session_ids: list[str]
@@ -65,6 +66,8 @@ def _build_case(entry: _Entry, dropped: DroppedCounts, file: str) -> Case:
         entry.question_type,
         keep_known_gold(entry.answer_session_ids, set(ids), dropped) if has_answer else (),
         _parse_time(entry.question_date, where) if entry.question_date else None,
+        None if entry.answer is None else str(entry.answer),
+        has_answer,
     )
     return Case(f"question-{entry.question_id}", (question,), dataset_sessions)
 
