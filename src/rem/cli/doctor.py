@@ -118,7 +118,8 @@ async def _check_database() -> str:
         facts = await read_server_info(connection)
     check_requirements(facts)
     vector = facts.vector.installed or "not installed yet"
-    return f"PostgreSQL {facts.version}, pgvector {vector}, {database.describe_address()}"
+    disk = f", {database.describe_disk_encryption()}" if database.is_embedded else ""
+    return f"PostgreSQL {facts.version}, pgvector {vector}, {database.describe_address()}{disk}"
 
 
 async def _check_schema() -> str:

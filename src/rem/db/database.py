@@ -129,6 +129,14 @@ class Database:
 
         return describe_full_disk(self._embedded.data_dir).strip()
 
+    def describe_disk_encryption(self) -> str:
+        """Return a few words on the encryption of the embedded server's disk; nothing for your own server."""
+        if self._embedded is None:
+            return ""
+        from rem.db.embedded.disk_encryption import describe_disk_encryption
+
+        return describe_disk_encryption(self._embedded.data_dir)
+
     def find_backend(self, pid: int) -> BackendProcess | None:
         """Return the process of a connection to the embedded server. Return None for your own server."""
         return self._embedded.find_backend(pid) if self._embedded else None
