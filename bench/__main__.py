@@ -17,6 +17,7 @@ from bench import (
     chat,
     dreaming,
     embedder,
+    encryption,
     fuzzy,
     http_lookup,
     ingest,
@@ -33,7 +34,7 @@ from rem.settings import Settings
 
 _NAMES = (
     *("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat", "jobs"),
-    *("ingest", "dreaming", "http", "attacks"),
+    *("ingest", "dreaming", "http", "attacks", "encryption"),
 )
 
 
@@ -99,6 +100,8 @@ async def _measure_background(name: str, home: Path, quick: bool) -> Result:
             return await ingest.run(settings, 30, 1) if quick else await ingest.run(settings)
         case "dreaming":
             return await dreaming.run(settings, (40, 200) if quick else dreaming.SIZES)
+        case "encryption":
+            return await encryption.run(home, 300, 50) if quick else await encryption.run(home)
         case "http":
             return await http_lookup.run(home, 50) if quick else await http_lookup.run(home)
         case "attacks":

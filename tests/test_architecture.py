@@ -13,7 +13,7 @@ _SOURCE = Path(__file__).parent.parent / "src" / "rem"
 _LAYERS = [
     {"errors", "text", "log_scrubber"},
     {"settings", "context", "events", "models"},
-    {"privacy"},
+    {"privacy", "encryption"},
     {"db", "embeddings", "audio"},
     {"auth", "tagging"},
     {"rate_limits", "audit"},

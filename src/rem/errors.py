@@ -148,6 +148,12 @@ class CorruptRowError(DatabaseError):
     code = "corrupt_row"
 
 
+class EncryptionError(DatabaseError):
+    """An encrypted text cannot be read: its key is missing or wrong, or it stands in another row."""
+
+    code = "encryption_error"
+
+
 class MigrationError(DatabaseError):
     """The schema cannot be migrated to the version that this version of REM needs."""
 

@@ -40,6 +40,7 @@ OPERATOR = {
     *(f"config {name}" for name in ("path", "set", "show", "unset")),
     *(f"admin {name}" for name in ("sessions", "set-user", "stats", "users")),
     *("audit log", "erase-user", "keys revoke", "mcp config", "privacy mask", "privacy scan"),
+    *(f"encryption {name}" for name in ("new-key", "rotate", "status")),
 }
 """Commands of the person who runs the installation. They act on no user, or on the user that they are told to erase."""
 READERS = {

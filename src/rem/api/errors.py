@@ -52,6 +52,7 @@ STATUS_BY_ERROR: dict[type[errors.RemError], int] = {
     errors.ConflictError: 409,
     errors.MemoryDisabledError: 503,
     errors.CorruptRowError: 500,
+    errors.EncryptionError: 500,
     errors.DatabaseError: 503,
     errors.EmbeddingError: 503,
     errors.RerankerError: 503,

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from rem.audit.entry import Action, note_action, note_row
 from rem.db.sql import query
+from rem.encryption.sealed_values import Place
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
 from rem.models import Approval, ApprovalStatus, Execution, RiskLevel
 from rem.models.approval import CODE_CHARS
@@ -92,8 +93,19 @@ class Approvals:
         async with self._store.transaction() as store, store.executor.connection() as connection:
             stored = await store.upsert(approval)
             if origin.run is not None:
-                await connection.execute(query("approvals", "save_run"), *self._owner, stored.id, origin.run)
+                run = self._seal(stored.id, origin.run)
+                await connection.execute(query("approvals", "save_run"), *self._owner, stored.id, run)
         return stored
+
+    def _seal(self, approval_id: UUID, run: str) -> str:
+        sealer = self._store.executor.sealer
+        return run if sealer is None else sealer.seal(run, Place(self._owner[0], approval_id, "state"))
+
+    def _seal_parameters(self, approval_id: UUID, parameters: Mapping[str, Any]) -> Any:
+        sealer = self._store.executor.sealer
+        if sealer is None:
+            return dict(parameters)
+        return sealer.seal_json(dict(parameters), Place(self._owner[0], approval_id, "parameters"))
 
     def _make(self, proposal: Proposal, origin: Origin) -> Approval:
         timeout = TIMEOUTS[proposal.risk_level]
@@ -174,7 +186,7 @@ class Approvals:
             if row["status"] == ApprovalStatus.PENDING and row["is_overdue"]:
                 await self.close(connection, approval.id, ApprovalStatus.EXPIRED, None, EXPIRED_OUTCOME)
             elif row["status"] == ApprovalStatus.PENDING:
-                edited = None if parameters is None else dict(parameters)
+                edited = None if parameters is None else self._seal_parameters(approval.id, parameters)
                 await connection.execute(query("approvals", "approve"), *self._owner, approval.id, by, edited)
                 _note_decision(approval.id)
         require_open(row, can_resume=True)

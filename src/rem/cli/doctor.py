@@ -130,7 +130,13 @@ async def _check_schema() -> str:
 
     async with Rem.open(on_progress=print_to_stderr) as rem, rem.database.connection() as connection:
         migrations = await Migrator(connection).status()
-    return f"{format_count(len(migrations), 'migration')}, all applied"
+        sealer = rem.database.sealer
+    if sealer is None:
+        texts = "texts are not encrypted"
+    else:
+        state = f"are encrypted with {sealer.keys.sealing_id}" if sealer.is_sealing else "are stored without encryption"
+        texts = f"new texts {state} (`rem encryption status`)"
+    return f"{format_count(len(migrations), 'migration')}, all applied; {texts}"
 
 
 async def _check_mirrors() -> str:

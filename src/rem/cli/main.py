@@ -27,6 +27,7 @@ from rem.cli import (
     demo,
     doctor,
     dreaming,
+    encryption,
     forget,
     ingest,
     jobs,
@@ -87,6 +88,7 @@ app.add_typer(keys.app, name="keys")
 app.add_typer(admin.app, name="admin")
 app.add_typer(audit.app, name="audit")
 app.add_typer(privacy.app, name="privacy")
+app.add_typer(encryption.app, name="encryption")
 
 
 @app.callback(invoke_without_command=True)

@@ -17,8 +17,10 @@ from loguru import logger
 
 from rem.db.derived_ids import DerivedIds
 from rem.db.driver_errors import ASYNCPG_ERRORS, DRIVER_ERRORS, to_rem_error, translate_driver_errors
+from rem.db.installation import open_sealer
 from rem.db.migrator import Migrator
 from rem.db.preflight import ServerInfo, check_requirements, read_server_info
+from rem.db.sealed_rows import OpeningConnection, decode_json, decode_jsonb
 from rem.errors import DatabaseUnavailableError, InvalidInputError, MigrationError, SettingsError
 from rem.privacy.policy import PrivacyPolicy
 from rem.settings import Settings
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from rem.db.embedded.backend import BackendProcess
     from rem.db.embedded.server import EmbeddedServer, ServerStatus
+    from rem.encryption.sealed_values import Sealer
 
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
@@ -62,6 +65,10 @@ class Executor(Protocol):
     def privacy(self) -> PrivacyPolicy:
         """Return the policy that every text obeys before it is stored."""
 
+    @property
+    def sealer(self) -> Sealer | None:
+        """Return what encrypts and decrypts texts; None if nothing is encrypted."""
+
     def connection(self) -> AbstractAsyncContextManager[Connection]:
         """Yield a connection for a few statements. Errors of the driver become errors of REM."""
 
@@ -82,6 +89,7 @@ class Database:
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._server_info: ServerInfo | None = None
         self._derived_ids: DerivedIds | None = None
+        self.sealer: Sealer | None = None
         self.privacy = PrivacyPolicy.from_settings(settings.privacy)
 
     @classmethod
@@ -157,13 +165,16 @@ class Database:
             # The migration may have created the extensions.
             self._server_info = await read_server_info(connection)
             self._derived_ids = DerivedIds(await connection.fetchval("SELECT id_key FROM rem.installation"))
+            self.sealer = await open_sealer(connection, self._settings.encryption)
+            if self.sealer is not None:
+                self.privacy = self.privacy.refusing_sealed_values()
         with translate_driver_errors():
             self._pool = await asyncpg.create_pool(
                 min_size=self._settings.postgres.pool_min_size,
                 max_size=max(self._settings.postgres.pool_max_size, self._settings.postgres.pool_min_size),
                 connect=self._connect_for_pool,
                 init=self._init_connection,
-                connection_class=_PooledConnection,
+                connection_class=self._get_connection_class(),
             )
 
     async def close(self) -> None:
@@ -221,8 +232,21 @@ class Database:
         self._on_progress("Preparing the schema ...")
         await migrate_schema(connection, self._settings, self.server_info)
 
+    def _get_connection_class(self) -> type[asyncpg.Connection[asyncpg.Record]]:
+        if self.sealer is None:
+            return _PooledConnection
+        return type("_OpeningConnection", (OpeningConnection,), {"sealer": self.sealer})
+
     async def _connect_for_pool(self, *_args: Any, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
-        return await self._connect(**kwargs)
+        if self.sealer is None:
+            return await self._connect(**kwargs)
+        # The search index holds keyed hashes of words. The connections of the SQL verb do not get the key.
+        keyed = {**self._session_settings(), "rem.word_key": self.sealer.word_key}
+        return await self._connect(**kwargs, server_settings=keyed)
+
+    def _session_settings(self) -> dict[str, str]:
+        search_path = {"search_path": self._server_info.search_path} if self._server_info else {}
+        return {"application_name": "rem", "timezone": "UTC", "jit": "off", **search_path}
 
     async def _connect(self, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
         """Connect. Wait for a server that is starting, and start the embedded server if it is down."""
@@ -260,10 +284,9 @@ class Database:
                 raise SettingsError(_CONNECTION_STRING_MESSAGE) from None
 
     def _address(self) -> dict[str, Any]:
-        search_path = {"search_path": self._server_info.search_path} if self._server_info else {}
         common = {
             "timeout": self._settings.postgres.connect_timeout_seconds,
-            "server_settings": {"application_name": "rem", "timezone": "UTC", "jit": "off", **search_path},
+            "server_settings": self._session_settings(),
         }
         if self._embedded is None:
             return {"dsn": _get_connection_string(self._settings), **common}
@@ -288,10 +311,18 @@ class Database:
 
     async def _init_connection(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         await connection.set_type_codec(
-            "jsonb", encoder=_encode_jsonb, decoder=_decode_jsonb, schema="pg_catalog", format="binary"
+            "jsonb",
+            encoder=_encode_jsonb,
+            decoder=_decode_jsonb if self.sealer is None else decode_jsonb,
+            schema="pg_catalog",
+            format="binary",
         )
         await connection.set_type_codec(
-            "json", encoder=orjson.dumps, decoder=orjson.loads, schema="pg_catalog", format="binary"
+            "json",
+            encoder=orjson.dumps,
+            decoder=orjson.loads if self.sealer is None else decode_json,
+            schema="pg_catalog",
+            format="binary",
         )
         # A crash of PostgreSQL closes every connection, so a check of each new one notices every crash.
         if self.server_info.is_replica or await connection.fetchval("SELECT rem.rem_kv_store_is_complete()"):
@@ -353,6 +384,7 @@ class _TransactionExecutor:
         self.embedding_dimension = database.embedding_dimension
         self.derived_ids = database.derived_ids
         self.privacy = database.privacy
+        self.sealer = database.sealer
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from uuid import UUID
 
+import orjson
 from pydantic import ValidationError
 
 from rem.context import Scope
@@ -15,6 +17,7 @@ from rem.db.conditions import ConditionCompiler, Where, to_condition
 from rem.db.sql import fill, identifier, query
 from rem.db.table import get_table
 from rem.db.write_plan import WritePlan, build_write_plan, list_private_texts, owner_condition, stage_rows
+from rem.encryption.sealed_values import SEALED_JSON, SEALED_METADATA, SEALED_TEXTS, Place
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError, PrivacyError
 from rem.models.entity import Entity
 
@@ -144,7 +147,7 @@ class Repository(Generic[T]):
         Fields that were not set keep their stored values. Raise ConflictError if the entity was read from the store and
         has changed there since. Raise DeletedError if the stored row is deleted.
         """
-        async with self._executor.connection() as connection:
+        async with self._executor.connection() as connection, self._hold_batch_lock(connection, scope, entity):
             row = await self._write_one(connection, scope, entity)
             if row.outcome == "deleted":
                 raise DeletedError(
@@ -244,13 +247,74 @@ class Repository(Generic[T]):
     async def _write_once(
         self, connection: Connection, scope: Scope, plan: WritePlan, entities: Sequence[T]
     ) -> list[_UpsertResult]:
-        rows = (self._encode(index, entity, plan) for index, entity in enumerate(entities))
+        row_ids = await self._find_target_ids(connection, scope, entities)
+        rows = (
+            self._seal(self._encode(index, entity, plan), plan, scope, row_ids[index])
+            if row_ids
+            else self._encode(index, entity, plan)
+            for index, entity in enumerate(entities)
+        )
         if len(entities) < MIN_COPY_ROWS and _count_chars(entities) < MIN_COPY_CHARS:
             named = [dict(zip(plan.staged, row, strict=True)) for row in rows]
             written = await connection.fetch(plan.from_json, scope.tenant_id, scope.user_id, named)
         else:
             written = await self._write_by_copy(connection, scope, plan, rows)
         return [_UpsertResult(*row) for row in written]
+
+    @property
+    def _is_sealed(self) -> bool:
+        sealer, name = self._executor.sealer, self._table.name
+        return sealer is not None and sealer.is_sealing and (name in SEALED_TEXTS or name in SEALED_JSON)
+
+    @asynccontextmanager
+    async def _hold_batch_lock(self, connection: Connection, scope: Scope, entity: T) -> AsyncIterator[None]:
+        """Block other writers of the owner if texts are encrypted, because these are bound to the row that they get."""
+        if not self._is_sealed or entity.revision is not None:
+            yield
+            return
+        async with connection.transaction():
+            await connection.execute(query("repository", "lock_batches"), scope.tenant_id, scope.user_id)
+            yield
+
+    async def _find_target_ids(self, connection: Connection, scope: Scope, entities: Sequence[T]) -> list[UUID]:
+        """Return the ids of the rows that the entities will be written to; nothing if no text is encrypted."""
+        if not self._is_sealed:
+            return []
+        if entities[0].revision is not None:
+            return [entity.id for entity in entities]
+        label = self._table.entity_type.key_fields[0]
+        is_named = self._table.columns[label].sql_type == "text"
+        labels = [getattr(entity, label) if is_named else None for entity in entities]
+        owners = {f"owner_of_{alias}": owner_condition(alias, scope.user_id is None) for alias in ("by_id", "by_key")}
+        rows = await connection.fetch(
+            self._statement("target_ids", **owners),
+            scope.tenant_id,
+            scope.user_id,
+            [entity.id for entity in entities],
+            labels,
+        )
+        return [UUID(bytes=row["row_id"].bytes) for row in rows]
+
+    def _seal(self, values: tuple[Any, ...], plan: WritePlan, scope: Scope, row_id: UUID) -> tuple[Any, ...]:
+        """Encrypt the texts of an encoded row for the row that it is written to."""
+        sealer = self._executor.sealer
+        assert sealer is not None  # noqa: S101  # checked by the caller
+        texts, documents = SEALED_TEXTS.get(self._table.name, ()), SEALED_JSON.get(self._table.name, ())
+        sealed = list(values)
+        for position, column in enumerate(plan.columns):
+            if column.name in texts and sealed[position]:
+                sealed[position] = sealer.seal_text(
+                    self._table.name, column.name, sealed[position], scope.tenant_id, row_id
+                )
+            elif column.name in documents and sealed[position]:
+                document = orjson.loads(orjson.dumps(sealed[position]))
+                place = Place(scope.tenant_id, row_id, column.name)
+                sealed[position] = orjson.Fragment(orjson.dumps(sealer.seal_json(document, place)))
+            elif column.name == "metadata" and self._table.name in SEALED_METADATA:
+                document = orjson.loads(orjson.dumps(sealed[position]))
+                document = SEALED_METADATA[self._table.name](sealer, document, scope.tenant_id, row_id)
+                sealed[position] = orjson.Fragment(orjson.dumps(document))
+        return tuple(sealed)
 
     async def _confirm_unchanged(
         self, connection: Connection, scope: Scope, entities: Sequence[T], results: Sequence[_UpsertResult]

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 from rem.dreaming.claims import Changes, Claim, EdgeClaim, FieldClaim, RowClaim, RowRef
 from rem.dreaming.owner_queries import OwnerQueries
 from rem.dreaming.statement_matcher import LiveStatement, StatementDraft, StatementMatcher, StatementSlot
+from rem.encryption.sealed_values import seal_statement
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
@@ -24,6 +25,7 @@ class Ledger:
     def __init__(self, store: Store, connection: Connection, run_id: UUID) -> None:
         self._queries = OwnerQueries(connection, store.scope.tenant_id, store.scope.user_id)
         self._run_id = run_id
+        self._sealer = store.executor.sealer
 
     async def fetch_statements(self, dream: str, subject_id: UUID) -> list[LiveStatement]:
         """Return the dream's live statements about a subject, in the order of `valid_from`."""
@@ -190,7 +192,10 @@ class Ledger:
         if not drafts:
             return
         ids = [uuid4() for _ in drafts]
-        rows = [_to_row(statement_id, draft, end) for statement_id, (draft, end) in zip(ids, drafts, strict=True)]
+        rows = [
+            self._seal(_to_row(statement_id, draft, end))
+            for statement_id, (draft, end) in zip(ids, drafts, strict=True)
+        ]
         await self._queries.fetch_owned("insert_statements", self._run_id, dream, subject.type, subject.id, rows)
         sources = [
             (statement_id, source.ref)
@@ -199,6 +204,13 @@ class Ledger:
         ]
         refs = [ref.type for _, ref in sources], [ref.id for _, ref in sources]
         await self._queries.fetch("insert_sources", [statement_id for statement_id, _ in sources], *refs)
+
+    def _seal(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the row of a statement with its texts encrypted for the entity that it is about."""
+        if self._sealer is None:
+            return row
+        value = seal_statement(self._sealer, row, self._queries.tenant_id)
+        return {**row, "value": value}
 
     async def _is_on_record(self, dream: str, subject: RowRef, draft: StatementDraft, claim: EdgeClaim) -> bool:
         """Return whether the same edge was stored before and was ended by a newer one that is still live."""

@@ -409,18 +409,23 @@ class _Work:
             return None
         old_text = str(getattr(entity, field_name))
         corrected = replace_sentences(old_text, self._plan.topic, new_text)
-        history = [*entity.metadata.get("corrections", []), {"at": self._now.isoformat(), "was": old_text}]
+        history = [*entity.metadata.get("corrections", []), {"at": self._now.isoformat(), **self._keep_old(old_text)}]
         changes: dict[str, Any] = {field_name: corrected, "metadata": {**entity.metadata, "corrections": history}}
         if isinstance(entity, Resource) and entity.origin == ORIGIN and corrected == new_text:
             # Its name repeats its text.
             changes |= {
-                "name": await find_free_name(self._store, make_name(new_text, self._now)),
+                "name": await find_free_name(self._store, make_name(new_text, self._now, self._store.executor.sealer)),
                 "timestamp": self._now,
             }
         if entity.origin.startswith("dream:"):
             # From now on the row is the user's own, so no dream changes it back.
             changes["origin"] = "user"
         return await self._store.upsert(entity.model_copy(update=changes))
+
+    def _keep_old(self, text: str) -> dict[str, str]:
+        """Return the old text for the metadata, which is not encrypted."""
+        sealer = self._store.executor.sealer
+        return {} if sealer is not None and sealer.is_sealing else {"was": text}
 
     async def _find_repetitions(self, message_ids: Collection[UUID]) -> set[UUID]:
         """Return REM's own records that repeat the texts: calls of tools in the same turns, and the preview."""

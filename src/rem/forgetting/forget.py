@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from rem.db.retry import retry_when_busy
 from rem.db.sql import fill, identifier, query, query_table
 from rem.dreaming.owner_lock import hold_owner_lock
+from rem.encryption.sealed_values import seal_statement
 from rem.errors import ConflictError
 from rem.forgetting.forget_plan import (
     AffectedStatement,
@@ -28,6 +29,7 @@ from rem.forgetting.traces import erase_traces
 if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.database import Connection, Database
+    from rem.encryption.sealed_values import Sealer
 
 LOCK_TIMEOUT_SECONDS = 30.0
 """Time that a removal waits for a dream run of the same owner."""
@@ -82,7 +84,7 @@ async def forget(
                     f"The rows about {plan.label} have changed since they were shown. Nothing was removed: "
                     "make a new plan."
                 )
-            removed = await _Removal(connection, current).run()
+            removed = await _Removal(connection, current, database.sealer).run()
             if record is not None:
                 await record(connection)
             return removed
@@ -115,8 +117,9 @@ async def _verify(database: Database, plan: ForgetPlan, erased: set[StoredRow], 
 class _Removal:
     """One removal, inside one transaction."""
 
-    def __init__(self, connection: Connection, plan: ForgetPlan) -> None:
+    def __init__(self, connection: Connection, plan: ForgetPlan, sealer: Sealer | None) -> None:
         self._connection = connection
+        self._sealer = sealer
         self._plan = plan
         self._names = NameMatcher(plan.names)
         self._tenant_id, self._user_id = plan.scope.tenant_id, plan.scope.user_id
@@ -173,7 +176,8 @@ class _Removal:
         is_kept = not self._names.occurs_in_json(rest) or (statement.kind == "row" and not self._plan.with_mentions)
         if statement.kind != "edge" and not is_target and is_kept and statement.state == "live":
             # Only items of its lists named the person or thing.
-            await self._execute("replace_statement_value", statement.id, rest, self._hide_source_keys(statement))
+            value = self._seal_statement(statement, rest)
+            await self._execute("replace_statement_value", statement.id, value, self._hide_source_keys(statement))
             if statement.kind == "row":
                 return
         else:
@@ -260,8 +264,32 @@ class _Removal:
         assignments += [f"{identifier(name)} = DEFAULT" for name in sorted(emptied)]
         if assignments:
             statement = query_table("forgetting", "change_row", ref.table, assignments=", ".join(assignments))
-            await self._connection.execute(statement, self._tenant_id, ref.id, changes)
+            sealed = self._seal(ref, changes)
+            await self._connection.execute(statement, self._tenant_id, ref.id, sealed)
             self._changed.add(ref)
+
+    def _seal_statement(self, statement: AffectedStatement, value: Any) -> Any:
+        if self._sealer is None:
+            return value
+        table, row_id = statement.entity.table, statement.entity.id
+        row = {
+            "entity_type": table,
+            "entity_id": row_id,
+            "kind": statement.kind,
+            "name": statement.name,
+            "value": value,
+        }
+        return seal_statement(self._sealer, row, self._tenant_id)
+
+    def _seal(self, ref: StoredRow, changes: dict[str, Any]) -> dict[str, Any]:
+        if self._sealer is None:
+            return changes
+        return {
+            name: self._sealer.seal_text(ref.table, name, value, self._tenant_id, ref.id)
+            if isinstance(value, str)
+            else value
+            for name, value in changes.items()
+        }
 
     async def _execute(self, name: str, *parameters: Any) -> None:
         await self._connection.execute(query("forgetting", name), self._tenant_id, *parameters)

@@ -17,6 +17,7 @@ from rem.db.retry import retry_when_busy
 from rem.db.sql import fill, identifier, query
 from rem.db.table import READ_ONLY_COLUMNS, get_table
 from rem.db.write_plan import PrivateColumn, find_private_columns
+from rem.encryption.sealed_values import COLUMNS, Place, seal_fields, seal_statement
 from rem.errors import InvalidInputError, PrivacyError
 from rem.forgetting.traces import erase_traces
 
@@ -191,13 +192,28 @@ class StoredTexts:
                         columns=", ".join(f"r.{name}" for name in names),
                         old_columns=", ".join(f"was.{name}" for name in names),
                     )
-                    old = {name: row.record[name] for name in row.values}
-                    status = await connection.execute(statement, self._tenant_id, row.id, dict(row.values), old)
+                    old = self._seal(table, row, {name: row.record[name] for name in row.values})
+                    new = self._seal(table, row, row.values)
+                    status = await connection.execute(statement, self._tenant_id, row.id, new, old)
                     if status != "UPDATE 0":
                         stored.add(row.id)
             return stored
 
         return await retry_when_busy(store)
+
+    def _seal(self, table: TextTable, row: _MaskedRow, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values as they are stored, if texts are encrypted."""
+        sealer = self._database.sealer
+        if sealer is None:
+            return dict(values)
+        if table.name == "statements":
+            return {"value": seal_statement(sealer, {**row.record, **values}, self._tenant_id)}
+        if table in _OTHER_TABLES:
+            return {
+                name: sealer.seal(value, Place(self._tenant_id, row.id, name)) if name in COLUMNS else value
+                for name, value in values.items()
+            }
+        return seal_fields(sealer, table.name, values, self._tenant_id, row.id)
 
     def _statement(self, name: str, table: TextTable, **parts: str) -> str:
         full_name = f"rem.{identifier(table.name)}"

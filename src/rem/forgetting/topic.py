@@ -100,7 +100,20 @@ class TopicFinder:
             found = await self._connection.fetch(statement, *self._owner, self._language, topic, limit, only_statements)
             rows += [_to_row(table, row) for row in found]
             total += found[0]["total"] if found else 0
+            encrypted = await self._find_encrypted(table, text, topic, only_statements=only_statements)
+            rows += encrypted[:limit]
+            total += len(encrypted)
         return rows, total
+
+    async def _find_encrypted(self, table: str, text: str, topic: str, *, only_statements: bool) -> list[TopicRow]:
+        """Return the rows with an encrypted text that has all words of a topic. All of them are read."""
+        statement = query_table("changes", "encrypted_rows", table, text=text)
+        rows = await self._connection.fetch(statement, *self._owner, only_statements)
+        if not rows:
+            return []
+        texts = [f"{row['title']}{row['text']}" for row in rows]
+        places = await self._connection.fetch(query("changes", "texts_about"), self._language, topic, texts)
+        return [_to_row(table, rows[place - 1]) for (place,) in places]
 
     async def find_repetitions(self, rows: Sequence[TopicRow]) -> set[UUID]:
         """Return the user's questions and REM's answers that repeat the text of one of these rows.
@@ -109,7 +122,15 @@ class TopicFinder:
         """
         texts = [row.text[:MAX_REPEATED_CHARS] for row in rows]
         found = await self._connection.fetch(query("changes", "repetitions"), *self._owner, self._language, texts)
-        return {row["id"] for row in found}
+        return {row["id"] for row in found} | await self._find_encrypted_repetitions(texts)
+
+    async def _find_encrypted_repetitions(self, texts: Sequence[str]) -> set[UUID]:
+        answers = await self._connection.fetch(query("changes", "own_answers"), *self._owner)
+        if not answers:
+            return set()
+        contents = [answer["content"] for answer in answers]
+        places = await self._connection.fetch(query("changes", "repeated_texts"), self._language, texts, contents)
+        return {answers[place - 1]["id"] for (place,) in places}
 
     async def fetch(self, ids_by_table: Mapping[str, Sequence[UUID]]) -> list[TopicRow]:
         """Return those of some rows that the owner has, in tables with texts of the user."""

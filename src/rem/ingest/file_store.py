@@ -19,6 +19,7 @@ from rem.text import clean_text, collapse_spaces
 if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.database import Connection
+    from rem.encryption.sealed_values import Sealer
 
 ORIGIN = "ingest"
 """The `origin` of all rows that ingestion writes."""
@@ -254,9 +255,10 @@ def digest_address(uri: str) -> bytes:
     return hashlib.sha256(f"file {uri}".encode(errors="surrogatepass")).digest()
 
 
-def digest_text(text: str) -> bytes:
+def digest_text(text: str, sealer: Sealer | None) -> bytes:
     """Return the digest of a part of a file, under which it stays forgotten (`rem_forgotten_digest` in SQL)."""
-    return hashlib.sha256(f"text {text}".encode()).digest()
+    known = sealer.digest(text) if sealer is not None and sealer.is_sealing else text
+    return hashlib.sha256(f"text {known}".encode()).digest()
 
 
 def clean_labels(labels: Iterable[str]) -> list[str]:

@@ -50,6 +50,7 @@ from rem.text import clean_text
 
 if TYPE_CHECKING:
     from rem.db.store import Store
+    from rem.encryption.sealed_values import Sealer
     from rem.settings import Settings
 
 SaveAgent: TypeAlias = Callable[[str], Awaitable[str]]
@@ -91,13 +92,14 @@ class _FileWrite:
     prepared: PreparedFile
     stored: StoredFile | None
     stored_chunks: StoredChunks
+    sealer: Sealer | None
     chunks: Sequence[NumberedChunk] = ()
     file_id: UUID = field(default_factory=uuid4)
     tags: list[str] = field(default_factory=list)
     entry_keys: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.chunks = number_chunks(self.prepared.chunks, self.stored_chunks)
+        self.chunks = number_chunks(self.prepared.chunks, self.stored_chunks, self.sealer)
         if self.stored is not None:
             self.file_id = self.stored.id
 
@@ -203,16 +205,20 @@ class Ingester:
                 return outcome
         prepared = await self.prepare(file, options, document)
         if not options.with_forgotten and (forgotten := await self._find_forgotten(prepared)):
-            chunks = [chunk for chunk in prepared.chunks if digest_text(chunk.text) not in forgotten]
+            chunks = [chunk for chunk in prepared.chunks if digest_text(chunk.text, self._sealer) not in forgotten]
             if not chunks or (stored is None and digest_address(file.uri) in forgotten):
                 return _make_forgotten_outcome(file)
             prepared = replace(prepared, chunks=chunks)
         is_known = stored is not None and stored.checksum is not None and not stored.is_removed
         return replace(prepared, is_known=is_known)
 
+    @property
+    def _sealer(self) -> Sealer | None:
+        return self._store.executor.sealer
+
     async def _find_forgotten(self, prepared: PreparedFile) -> set[bytes]:
         async with self._store.executor.connection() as connection:
-            return await FileStore(connection, self._store.scope).find_forgotten(_list_digests(prepared))
+            return await FileStore(connection, self._store.scope).find_forgotten(_list_digests(prepared, self._sealer))
 
     async def prepare(
         self, file: FetchedFile, options: IngestOptions, document: ParsedDocument | None = None
@@ -288,7 +294,7 @@ class Ingester:
                     outcome = self._check_existing(stored, prepared.file, prepared.checksum, prepared.options)
                 if outcome is None:
                     writes[position] = _FileWrite(
-                        prepared, stored, stored_chunks[stored.id] if stored else StoredChunks()
+                        prepared, stored, stored_chunks[stored.id] if stored else StoredChunks(), self._sealer
                     )
                 else:
                     outcomes[position] = outcome
@@ -300,7 +306,7 @@ class Ingester:
             ]
             await self._write_rows(store, file_store, [(write, assigned) for _, write, assigned in named])
             await file_store.clear_forgotten(
-                [digest for _, write, _ in named for digest in _list_digests(write.prepared)]
+                [digest for _, write, _ in named for digest in _list_digests(write.prepared, self._sealer)]
             )
             if self._run_id is not None:
                 await file_store.record_run(self._run_id, {write.file_id: write.is_new for _, write, _ in named})
@@ -424,8 +430,8 @@ def _skip_repeated_uris(files: Mapping[int, PreparedFile]) -> Iterator[tuple[int
             yield position, prepared
 
 
-def _list_digests(prepared: PreparedFile) -> list[bytes]:
-    return [digest_address(prepared.file.uri), *(digest_text(chunk.text) for chunk in prepared.chunks)]
+def _list_digests(prepared: PreparedFile, sealer: Sealer | None) -> list[bytes]:
+    return [digest_address(prepared.file.uri), *(digest_text(chunk.text, sealer) for chunk in prepared.chunks)]
 
 
 def _add_chunks(prepared: PreparedFile, document: ParsedDocument, max_tokens: int) -> PreparedFile:

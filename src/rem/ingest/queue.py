@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 
 from rem.context import Scope
 from rem.db.sql import query
+from rem.encryption.sealed_values import Place
 from rem.errors import (
     ConflictError,
     DatabaseError,
@@ -27,7 +28,7 @@ from rem.errors import (
     RemError,
 )
 from rem.ingest.file_store import ORIGIN, FileStore, NameRequest, StoredFile, current_form, propose_names
-from rem.ingest.ingester import Ingester, compute_checksum
+from rem.ingest.ingester import Ingester
 from rem.ingest.models import FetchedFile, FileOutcome, IngestOptions
 from rem.ingest.sources.fetch import fetch_file
 from rem.ingest.sources.policy import FetchPolicy
@@ -38,7 +39,7 @@ from rem.models.file import ProcessingStatus
 from rem.text import clean_text
 
 if TYPE_CHECKING:
-    from rem.db.database import Connection, Database
+    from rem.db.database import Connection, Database, Executor
     from rem.db.store import Store
     from rem.settings import Settings
 
@@ -175,7 +176,8 @@ async def _enqueue_file(
         return stored.id
     file_id = await _write_pending_row(store, file_store, file, options, fingerprint, stored)
     if file.data is not None:
-        await connection.execute(query("ingest", "put_upload"), store.scope.tenant_id, file_id, file.data)
+        data = _seal_upload(store.executor, store.scope.tenant_id, file_id, file.data)
+        await connection.execute(query("ingest", "put_upload"), store.scope.tenant_id, file_id, data)
     payload = {"tenant_id": store.scope.tenant_id, "user_id": store.scope.user_id, "file_id": str(file_id)}
     await JobQueue(store.executor).enqueue(JOB_KIND, payload, dedupe=str(file_id), connection=connection)
     return file_id
@@ -270,7 +272,7 @@ async def _finish_upload(store: Store, pending: _PendingFile, file: FetchedFile)
         request = await connection.fetchval(query("ingest", "requested_options"), *ids)
         is_queued_again = request is not None and request != pending.request
         if not is_queued_again:
-            await _delete_upload_if_same(connection, pending, bytes.fromhex(compute_checksum(file)))
+            await _delete_upload_if_same(store.executor, connection, pending, file.data)
         yield
         is_queued_again = is_queued_again or await connection.fetchval(query("ingest", "has_upload"), *ids)
 
@@ -293,7 +295,7 @@ async def _mark_failed(store: Store, pending: _PendingFile, reason: str) -> None
         await transaction.modify(File, pending.file_id, change)
         async with transaction.executor.connection() as connection:
             if pending.row["content"] is not None:
-                await _delete_upload_if_same(connection, pending, hashlib.sha256(pending.row["content"]).digest())
+                await _delete_upload_if_same(transaction.executor, connection, pending, pending.row["content"])
 
 
 async def _store_error(store: Store, pending: _PendingFile, reason: str) -> None:
@@ -310,5 +312,16 @@ async def _delete_upload(database: Database, tenant_id: str, file_id: UUID) -> N
         await connection.execute(query("ingest", "delete_upload"), tenant_id, file_id)
 
 
-async def _delete_upload_if_same(connection: Connection, pending: _PendingFile, sha256: bytes) -> None:
-    await connection.execute(query("ingest", "delete_upload_if_same"), pending.tenant_id, pending.file_id, sha256)
+async def _delete_upload_if_same(
+    executor: Executor, connection: Connection, pending: _PendingFile, data: bytes
+) -> None:
+    stored = _seal_upload(executor, pending.tenant_id, pending.file_id, data)
+    digest = hashlib.sha256(stored).digest()
+    await connection.execute(query("ingest", "delete_upload_if_same"), pending.tenant_id, pending.file_id, digest)
+
+
+def _seal_upload(executor: Executor, tenant_id: str, file_id: UUID, data: bytes) -> bytes:
+    """Return the bytes of an upload as they are stored."""
+    if executor.sealer is None:
+        return data
+    return executor.sealer.seal_bytes(data, Place(tenant_id, file_id, "upload"))

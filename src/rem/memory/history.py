@@ -22,6 +22,8 @@ from rem.models.message import Role
 
 Strategy: TypeAlias = Literal["simple", "summarization", "hybrid"]
 """`simple`: the newest turns. `summarization`: also a summary of the rest. `hybrid`: also important old messages."""
+SHOWN_CHARS = 200
+"""Characters of a long answer that are shown at its beginning and at its end."""
 SUMMARY_SHARE = 4
 """The summary uses at most a fourth of the budget, so that most of it is left for messages."""
 KEPT_SHARE = 4
@@ -117,14 +119,22 @@ def _parse_messages(session_id: UUID, rows: Iterable[Sequence[Any]]) -> list[His
     messages = []
     for row in rows:
         try:
-            messages.append(_parse_message(row))
+            messages.append(_parse_message(session_id, row))
         except (TypeError, ValueError) as error:
             logger.error("The stored message {} is skipped: {}", message_key(session_id, row[0]), error)
     return messages
 
 
-def _parse_message(row: Sequence[Any]) -> HistoryMessage:
+def _shorten(session_id: UUID, index: int, content: str) -> str:
+    """Return a long answer as the database shortens it (`rem_history_message`). It cannot shorten encrypted texts."""
+    hint = f"... [Message truncated - REM LOOKUP {message_key(session_id, index)} to recover full content] ..."
+    return f"{content[:SHOWN_CHARS]}\n\n{hint}\n\n{content[-SHOWN_CHARS:]}"
+
+
+def _parse_message(session_id: UUID, row: Sequence[Any]) -> HistoryMessage:
     index, role, content, tool_name, call_id, tool_calls, arguments, is_truncated, tokens, is_important, row_id = row
+    if role == Role.ASSISTANT and not is_truncated and len(content) > 2 * SHOWN_CHARS:
+        content, is_truncated, tokens = _shorten(session_id, index, content), True, None
     calls = tool_calls or []
     if not all(isinstance(call, dict) for call in calls):
         raise ValueError("its tool_calls are not a list of objects")

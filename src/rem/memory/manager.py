@@ -12,7 +12,7 @@ from rem.db.retry import retry_when_busy
 from rem.db.sql import query
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError, PrivacyError
 from rem.memory.history import Strategy, fit_history
-from rem.memory.message import NewMessage, StoredMessage, Turn, message_key, to_record
+from rem.memory.message import NewMessage, StoredMessage, Turn, message_key, seal_message, to_record
 from rem.memory.prune import check_prune_days
 from rem.memory.recall import Recall, fit_messages
 from rem.memory.session_reader import MAX_POSTGRES_INTEGER, SessionReader, session_not_found
@@ -22,7 +22,9 @@ from rem.models.field_types import check_label, check_text, to_json_value
 from rem.models.session import MAX_PROMPT_CHARS
 
 if TYPE_CHECKING:
+    from rem.db.database import Connection
     from rem.db.store import Store
+    from rem.encryption.sealed_values import Sealer
     from rem.memory.extractive_summary import Summarizer
     from rem.privacy.policy import PrivacyPolicy
     from rem.query.verbs.search import Searcher
@@ -62,7 +64,7 @@ class MemoryManager(SessionReader):
         and `DeletedError` if it was deleted.
         """
         strategy, budget = strategy or self._settings.strategy, self._check_budget(max_tokens)
-        record, tokens = to_record(message, self._privacy)
+        record, tokens = to_record(message, self._privacy, self._store.executor.sealer, self._owner[0])
         state, index, selection = await self._queries.fetch_value(
             "begin_turn",
             *self._owner,
@@ -207,11 +209,27 @@ class MemoryManager(SessionReader):
             )
             last_index = MAX_POSTGRES_INTEGER if up_to is None else up_to
             async with store.executor.connection() as connection:
-                await connection.execute(
-                    query("memory", "copy_messages"), *self._owner, clone.id, source.user_id, source.id, last_index
-                )
+                if store.executor.sealer is None:
+                    await connection.execute(
+                        query("memory", "copy_messages"), *self._owner, clone.id, source.user_id, source.id, last_index
+                    )
+                else:
+                    await self._copy_sealed(connection, store.executor.sealer, clone.id, source, last_index)
                 record = await connection.fetchval(query("memory", "update_totals"), *self._owner, clone.id)
         return Session.from_row(record)
+
+    async def _copy_sealed(
+        self, connection: Connection, sealer: Sealer, clone_id: UUID, source: Session, last_index: int
+    ) -> None:
+        """Copy messages whose texts are encrypted for their rows: each copy is encrypted for its own row."""
+        tenant_id, user_id = self._owner
+        statement = query("memory", "messages_to_copy")
+        rows = await connection.fetch(statement, tenant_id, source.user_id, source.id, last_index)
+        copies = [
+            seal_message({**record, "id": str(uuid4()), "message_index": index}, sealer, tenant_id)
+            for index, (record,) in enumerate(rows)
+        ]
+        await connection.execute(query("memory", "insert_copies"), tenant_id, user_id, clone_id, copies)
 
     async def rename_session(self, session_id: UUID, name: str | None) -> Session:
         """Rename a session, or remove its name with None. The name must be unique among the user's sessions."""
@@ -229,6 +247,9 @@ class MemoryManager(SessionReader):
     async def set_system_prompt(self, session_id: UUID, system_prompt: str | None) -> Session:
         """Set the system prompt of a session for its further turns, or remove it with None."""
         prompt = self._check_prompt(system_prompt)
+        sealer = self._store.executor.sealer
+        if prompt is not None and sealer is not None:
+            prompt = sealer.seal_text("sessions", "system_prompt", prompt, self._owner[0], session_id)
         record = await self._queries.fetch_value("set_system_prompt", *self._owner, session_id, prompt)
         if record is None:
             raise session_not_found(session_id)
@@ -402,7 +423,8 @@ class MemoryManager(SessionReader):
 
     def _to_records(self, messages: Sequence[NewMessage]) -> tuple[list[dict[str, Any]], int]:
         """Return the messages as the database takes them, and their total number of tokens."""
-        records = [to_record(message, self._privacy) for message in messages]
+        sealer, tenant_id = self._store.executor.sealer, self._store.scope.tenant_id
+        records = [to_record(message, self._privacy, sealer, tenant_id) for message in messages]
         return [record for record, _ in records], sum(tokens for _, tokens in records)
 
     def _valid_name(self, name: str | None) -> str | None:

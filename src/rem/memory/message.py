@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from rem.encryption.sealed_values import Place, Sealer, seal_tool_arguments
 from rem.errors import InvalidInputError
 from rem.memory.tokens import count_message_tokens
 from rem.message_kinds import get_kind
@@ -150,10 +151,13 @@ def message_key(session_id: UUID, index: int) -> str:
     return f"session-{session_id}-msg-{index}"
 
 
-def to_record(message: NewMessage, privacy: PrivacyPolicy) -> tuple[dict[str, Any], int]:
+def to_record(
+    message: NewMessage, privacy: PrivacyPolicy, sealer: Sealer | None = None, tenant_id: str = ""
+) -> tuple[dict[str, Any], int]:
     """Return the message as the database takes it, with a new id, and its number of tokens.
 
-    What `privacy` masks is masked. It refuses only messages of the user: an answer must not be lost.
+    What `privacy` masks is masked, and the texts are encrypted if there is a sealer. The policy refuses only messages
+    of the user: an answer must not be lost.
     """
     policy = privacy if message.role == Role.USER else privacy.masking
     kind = message.kind or get_kind(message.role, message.content)
@@ -176,4 +180,16 @@ def to_record(message: NewMessage, privacy: PrivacyPolicy) -> tuple[dict[str, An
         "kind": kind,
         "metadata": to_json_value(message.metadata),
     }
-    return record, tokens
+    return seal_message(record, sealer, tenant_id), tokens
+
+
+def seal_message(record: dict[str, Any], sealer: Sealer | None, tenant_id: str) -> dict[str, Any]:
+    """Return the record of a message with its texts encrypted, if there is a sealer."""
+    if sealer is None or not sealer.is_sealing:
+        return record
+    row_id = UUID(str(record["id"]))
+    return record | {
+        "content": sealer.seal_text("messages", "content", record["content"], tenant_id, row_id),
+        "tool_calls": sealer.seal_json(record["tool_calls"], Place(tenant_id, row_id, "tool_calls")),
+        "metadata": seal_tool_arguments(sealer, record["metadata"], tenant_id, row_id),
+    }

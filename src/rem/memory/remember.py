@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rem.db.conditions import Compare, Where
 from rem.db.sql import query
 from rem.errors import InvalidInputError
 from rem.models import Resource
@@ -15,6 +16,7 @@ from rem.text import collapse_spaces
 
 if TYPE_CHECKING:
     from rem.db.store import Store
+    from rem.encryption.sealed_values import Sealer
 
 ORIGIN = "tool:remember"
 """The origin of remembered statements."""
@@ -46,11 +48,10 @@ async def remember(
     async with store.transaction() as transaction:
         async with transaction.executor.connection() as connection:
             await connection.execute(query("memory", "lock_statements"), store.scope.tenant_id, store.scope.user_id)
-        known = await transaction.find(Resource, {"origin": ORIGIN, "content": statement})
-        own = [row for row in known if row.user_id == store.scope.user_id]
+        own = await _find_same(transaction, statement)
         if own and not metadata and name is None:
             return own[0]
-        name = await find_free_name(transaction, name or make_name(statement, at))
+        name = await find_free_name(transaction, name or make_name(statement, at, store.executor.sealer))
         return await transaction.upsert(
             Resource(
                 name=name,
@@ -80,8 +81,25 @@ def _check_statement(text: str) -> str:
     return statement
 
 
-def make_name(statement: str, at: datetime) -> str:
-    """Return the name of a statement: its date and its first words."""
+async def _find_same(store: Store, statement: str) -> list[Resource]:
+    """Return the owner's rows with this statement. The keyed hash of an encrypted one leads to it."""
+    sealer = store.executor.sealer
+    where: Where = {"origin": ORIGIN, "content": statement}
+    if sealer is not None and sealer.is_sealing:
+        where = Compare("content", "LIKE", f"rem1:%:{_escape(sealer.digest(statement))}:%")
+    rows = await store.find(Resource, where)
+    return [row for row in rows if row.user_id == store.scope.user_id and row.content == statement]
+
+
+def _escape(text: str) -> str:
+    """Return a text as a pattern of LIKE that matches only itself."""
+    return text.replace("_", r"\_")
+
+
+def make_name(statement: str, at: datetime, sealer: Sealer | None = None) -> str:
+    """Return the name of a statement: its date and its first words. Encrypted words are in no name."""
+    if sealer is not None and sealer.is_sealing:
+        return f"{at:%Y-%m-%d} statement"
     words = collapse_spaces(statement).split(" ")
     title = " ".join(words[:MAX_TITLE_WORDS])[:MAX_TITLE_CHARS].strip(" .,;:!?")
     return f"{at:%Y-%m-%d} {title if any(character.isalnum() for character in title) else 'statement'}"

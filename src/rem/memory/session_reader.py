@@ -131,7 +131,7 @@ class SessionReader:
             return list(history)
         max_message_tokens = min(remaining_tokens + max(message.tokens for message in history), MAX_POSTGRES_INTEGER)
         rows = await self._queries.fetch_rows("full_texts", *self._owner, session_id, truncated, max_message_tokens)
-        full_texts = {index: (content, tokens) for index, content, tokens in rows}
+        full_texts = {index: (content, tokens) for index, content, tokens, _ in rows}
         return restore_full_texts(history, full_texts, remaining_tokens)
 
     async def find_card(self, session_id: UUID, card_id: str) -> tuple[ActionCard, datetime, bool] | None:
@@ -153,7 +153,10 @@ class SessionReader:
     async def get_titles(self, session_ids: Collection[UUID]) -> dict[UUID, str]:
         """Return the title of each readable session: its name, its description, or the start of its first message."""
         rows = await self._queries.fetch_rows("titles", *self._owner, list(session_ids), MAX_TITLE_CHARS)
-        return {session_id: collapse_spaces(title) for session_id, title in rows}
+        return {
+            session_id: collapse_spaces(title if message_id is None else title[:MAX_TITLE_CHARS])
+            for session_id, title, message_id in rows
+        }
 
     async def get_summary(self, session_id: UUID) -> str | None:
         """Return the stored summary of an own session, or None if it has none."""

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from loguru import logger
 
+from rem.encryption.sealed_values import Place
 from rem.memory.extractive_summary import Summarizer, extract_summary, is_important
 from rem.memory.history import max_summary_tokens
 from rem.memory.queries import SessionQueries, parse_messages
@@ -18,6 +19,9 @@ from rem.text import clean_text
 if TYPE_CHECKING:
     from rem.db.store import Store
 
+PART_CHARS = 2000
+GAP = "\n...\n"
+"""Stands for the middle of a long text, of which PART_CHARS at both ends are summarized."""
 LEASE_SECONDS = 300.0
 """Time for one call of the summarizer. After that, another process may claim the summary."""
 BATCH_MESSAGES = 200
@@ -33,6 +37,7 @@ class SummaryWriter:
 
     def __init__(self, store: Store) -> None:
         self._queries = SessionQueries(store)
+        self._sealer = store.executor.sealer
 
     async def refresh(self, session_id: UUID, summarizer: Summarizer | None, budget: int) -> str | None:
         """Update the summary and return it. Return None if it is not due, or if another process is writing it."""
@@ -59,7 +64,7 @@ class SummaryWriter:
             )
             is_last_batch = len(rows) < BATCH_MESSAGES
             batch_end = until if is_last_batch else rows[-1][0]["message_index"]
-            messages = parse_messages(rows)
+            messages = [_cut(message) for message in parse_messages(rows)]
             if messages:
                 summary = await safe_summarizer.summarize(summary, messages, max_tokens)
             kept = [*kept, *_important_indexes(messages)][-MAX_KEPT_MESSAGES:]
@@ -69,7 +74,7 @@ class SummaryWriter:
                 session_id,
                 last_index,
                 batch_end,
-                summary or "",
+                self._seal(session_id, summary or ""),
                 count_tokens(summary or ""),
                 kept,
                 len(rows),
@@ -83,6 +88,11 @@ class SummaryWriter:
             if is_last_batch:
                 break
         return stored_summary
+
+    def _seal(self, session_id: UUID, summary: str) -> str:
+        if self._sealer is None:
+            return summary
+        return self._sealer.seal(summary, Place(self._queries.owner[0], session_id, "summary"))
 
 
 class _FallbackSummarizer:
@@ -106,6 +116,14 @@ class _FallbackSummarizer:
             self._summarizer = None
         # In a thread: it reads every word, and the event loop must not wait.
         return await asyncio.to_thread(extract_summary, previous, messages, max_tokens)
+
+
+def _cut(message: Message) -> Message:
+    """Return a message without the middle of a long text. The database does this, except for encrypted texts."""
+    if len(message.content) <= 2 * PART_CHARS + len(GAP):
+        return message
+    content = f"{message.content[:PART_CHARS]}{GAP}{message.content[-PART_CHARS:]}"
+    return message.model_copy(update={"content": content})
 
 
 def _important_indexes(messages: list[Message]) -> list[int]:

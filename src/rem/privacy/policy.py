@@ -17,16 +17,25 @@ if TYPE_CHECKING:
 
 PERSONAL_KINDS = frozenset({PrivacyKind.EMAILS, PrivacyKind.PHONES})
 """Kinds that may identify a row, so they stay in names, addresses and edges."""
+SEALED_PREFIX = "rem1:"
+_SEALED = re.compile(r"rem1:[a-z0-9][a-z0-9-]{0,31}:[A-Za-z0-9_-]*+:[A-Za-z0-9_-]{50,}+")
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)")
 
 
 class PrivacyPolicy:
     """The decision for each kind. It is applied where rows are written, so every interface obeys it."""
 
-    def __init__(self, kinds: frozenset[PrivacyKind], refused: frozenset[PrivacyKind] = frozenset()) -> None:
-        """Mask these kinds. Refuse a text with one of the `refused` kinds."""
+    def __init__(
+        self,
+        kinds: frozenset[PrivacyKind],
+        refused: frozenset[PrivacyKind] = frozenset(),
+        *,
+        masks_sealed: bool = False,
+    ) -> None:
+        """Mask these kinds, and encrypted values if `masks_sealed`. Refuse a text with one of the `refused` kinds."""
         self._kinds = kinds
         self._refused = refused
+        self._masks_sealed = masks_sealed
 
     @classmethod
     def from_settings(cls, settings: PrivacySettings) -> PrivacyPolicy:
@@ -40,17 +49,23 @@ class PrivacyPolicy:
     @property
     def is_off(self) -> bool:
         """Return True if every kind is kept, so that no text needs to be read."""
-        return not self._kinds
+        return not self._kinds and not self._masks_sealed
 
     @cached_property
     def masking(self) -> PrivacyPolicy:
         """Return the policy that masks what this one refuses. An answer that the user has seen must not be lost."""
-        return PrivacyPolicy(self._kinds)
+        return PrivacyPolicy(self._kinds, masks_sealed=self._masks_sealed)
 
     @cached_property
     def for_identities(self) -> PrivacyPolicy:
         """Return the policy for texts that identify a row: addresses, edges, tags."""
-        return PrivacyPolicy(self._kinds - PERSONAL_KINDS, self._refused - PERSONAL_KINDS)
+        return PrivacyPolicy(
+            self._kinds - PERSONAL_KINDS, self._refused - PERSONAL_KINDS, masks_sealed=self._masks_sealed
+        )
+
+    def refusing_sealed_values(self) -> PrivacyPolicy:
+        """Return the policy that also masks encrypted values: nobody can let REM decrypt one that they stole."""
+        return PrivacyPolicy(self._kinds, self._refused, masks_sealed=True)
 
     def mask(self, text: str, field: str = "text") -> str:
         """Return the text with `[masked: api key]` in place of each finding. Raise PrivacyError for what is refused."""
@@ -58,7 +73,7 @@ class PrivacyPolicy:
 
     def check_label(self, label: str, field: str = "name") -> str:
         """Return a label as it is. Raise PrivacyError if it contains a secret: masked names could not be told apart."""
-        findings = find_private_data(label, self._kinds - PERSONAL_KINDS)
+        findings = self._search(label, self._kinds - PERSONAL_KINDS)
         if findings:
             raise PrivacyError(f"The {field} contains a {findings[0].label}: choose another {field}.")
         return label
@@ -81,11 +96,11 @@ class PrivacyPolicy:
 
     def may_contain(self, texts: Iterable[str]) -> bool:
         """Return whether one of some texts may contain a finding. They are read as one text, which is much faster."""
-        return bool(find_private_data("\n".join(texts), self._kinds))
+        return bool(self._search("\n".join(texts), self._kinds))
 
     def list_masked(self, texts: Iterable[str]) -> list[str]:
         """Return the labels of what is masked in some texts, each once."""
-        return list(dict.fromkeys(finding.label for text in texts for finding in find_private_data(text, self._kinds)))
+        return list(dict.fromkeys(finding.label for text in texts for finding in self._search(text, self._kinds)))
 
     def _mask_named(self, name: Any, value: Any, field: str) -> Any:
         """Mask a value of an object. A random text is a credential if its name says so: `{"api_key": "…"}`."""
@@ -100,7 +115,7 @@ class PrivacyPolicy:
         return _replace(value, findings)
 
     def _find(self, text: str, field: str) -> list[Finding]:
-        findings = find_private_data(text, self._kinds)
+        findings = self._search(text, self._kinds)
         for finding in findings:
             if finding.kind in self._refused:
                 raise PrivacyError(
@@ -108,6 +123,20 @@ class PrivacyPolicy:
                     f"(PRIVACY__{finding.kind.upper()}=refuse)."
                 )
         return findings
+
+    def _search(self, text: str, kinds: frozenset[PrivacyKind]) -> list[Finding]:
+        findings = find_private_data(text, kinds)
+        if not self._masks_sealed or SEALED_PREFIX not in text:
+            return findings
+        sealed = [
+            Finding(*match.span(), PrivacyKind.CREDENTIALS, "encrypted value") for match in _SEALED.finditer(text)
+        ]
+        outside = [
+            found
+            for found in findings
+            if not any(found.start < other.end and other.start < found.end for other in sealed)
+        ]
+        return sorted([*sealed, *outside])
 
 
 def unescape_json(document: bytes) -> str:

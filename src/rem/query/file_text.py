@@ -56,7 +56,7 @@ async def read_file_texts(
     parts: dict[UUID, list[str]] = {}
     next_keys: dict[UUID, str] = {}
     totals: dict[UUID, int] = {}
-    for file_id, key, content, gap, total in rows:
+    for file_id, key, content, gap, total, _ in rows:
         totals[file_id] = total
         if content is None:
             next_keys[file_id] = key

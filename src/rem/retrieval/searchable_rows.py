@@ -148,7 +148,11 @@ def _make_row(row: Any, searchable_type: SearchableType) -> SearchableRow:
     bodies = dict(zip(searchable_type.fields, row["bodies"], strict=True))
     before = row["before"] or {"has_answers": False, "texts": []}
     is_part = row["role"] != "user" or row["speaker"] is not None or before["has_answers"]
-    texts = before["texts"][:MAX_EARLIER_MESSAGES] if is_part or refers_back(" ".join(bodies.values())) else []
+    texts = (
+        [text for _, text in before["texts"][:MAX_EARLIER_MESSAGES]]
+        if is_part or refers_back(" ".join(bodies.values()))
+        else []
+    )
     return SearchableRow(
         row["id"],
         row["user_id"],

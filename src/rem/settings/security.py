@@ -1,7 +1,8 @@
-"""The groups AUTH, AUDIT and PRIVACY: who may do what, what is logged, and what is not stored."""
+"""The groups AUTH, AUDIT, ENCRYPTION and PRIVACY: who may do what, what is logged, encrypted and not stored."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pydantic import Field, SecretStr, field_validator
@@ -157,6 +158,20 @@ class AuditSettings(SettingsGroup):
     retention_days: int | None = Field(
         default=365, ge=1, le=36_500, description="Age at which entries are deleted; `null` in the YAML file: never."
     )
+
+
+class EncryptionSettings(SettingsGroup):
+    """Encryption of stored texts ([guide](encryption.md))."""
+
+    enabled: bool = Field(default=False, description="Encrypt the texts that are stored from now on.")
+    keys: SecretStr | None = Field(
+        default=None,
+        description=(
+            "Keys as `id:key`, separated by commas; a key is 32 random bytes in base64. The first one encrypts, the "
+            "others only decrypt."
+        ),
+    )
+    keys_file: Path | None = Field(default=None, description="File with such keys, one on each line.")
 
 
 class PrivacySettings(SettingsGroup):

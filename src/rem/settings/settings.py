@@ -31,7 +31,7 @@ from rem.settings.config_file import (
 from rem.settings.database import PostgresSettings, SqlSettings
 from rem.settings.group import DELIMITER
 from rem.settings.search import EmbeddingSettings, RerankerSettings, SearchSettings
-from rem.settings.security import AuditSettings, AuthSettings, PrivacySettings
+from rem.settings.security import AuditSettings, AuthSettings, EncryptionSettings, PrivacySettings
 from rem.settings.server import ApiSettings, OtelSettings, PhoenixSettings, RateLimitSettings
 from rem.settings.variables import VariableNames
 
@@ -99,6 +99,7 @@ class Settings(BaseSettings):
     ingest: IngestSettings = IngestSettings()
     worker: WorkerSettings = WorkerSettings()
     dreaming: DreamingSettings = DreamingSettings()
+    encryption: EncryptionSettings = EncryptionSettings()
     privacy: PrivacySettings = PrivacySettings()
     otel: OtelSettings = OtelSettings()
     phoenix: PhoenixSettings = PhoenixSettings()

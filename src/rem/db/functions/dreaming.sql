@@ -126,7 +126,7 @@ CREATE OR REPLACE FUNCTION rem_dream_row_content(of_tenant text, of_type text, o
   SELECT string_agg(k.line, E'\n' ORDER BY k.place) FROM (
     SELECT c.line, row_number() OVER newest AS place, sum(length(c.line) + 1) OVER newest AS length FROM (
       SELECT l.line, max(s.valid_from) AS at, min(l.number) AS number FROM rem.statements s
-      CROSS JOIN LATERAL regexp_split_to_table(left(s.value ->> 'content', 4000), E'\n') WITH ORDINALITY AS l (line, number)
+      CROSS JOIN LATERAL regexp_split_to_table(rem.rem_head(s.value ->> 'content', 4000), E'\n') WITH ORDINALITY AS l (line, number)
       WHERE s.tenant_id = of_tenant AND s.entity_type = of_type AND s.entity_id = of_id AND s.kind = 'row' AND s.state = 'live'
         AND l.line <> ''
       GROUP BY l.line) c

@@ -168,4 +168,7 @@ END $$;
 CREATE OR REPLACE FUNCTION rem_forgotten_digest(record jsonb) RETURNS bytea LANGUAGE sql IMMUTABLE
 RETURN CASE
   WHEN record ? 'processing_status' THEN sha256(convert_to('file ' || (record ->> 'uri'), 'UTF8'))
-  WHEN record -> 'metadata' ? 'file_id' THEN sha256(convert_to('text ' || (record ->> 'content'), 'UTF8')) END;
+  WHEN record -> 'metadata' ? 'file_id' THEN sha256(convert_to(
+    -- An encrypted text brings a keyed digest (rem_text_digest).
+    'text ' || CASE WHEN record ->> 'content' LIKE 'rem1:%' THEN split_part(record ->> 'content', ':', 3) ELSE record ->> 'content' END, 'UTF8'))
+END;

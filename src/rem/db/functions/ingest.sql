@@ -95,7 +95,8 @@ BEGIN
 END $$;
 CREATE OR REPLACE TRIGGER wake_dreams_on_change AFTER UPDATE OF content, deleted_at ON resources FOR EACH ROW
   WHEN (OLD.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
-        AND (OLD.content, OLD.deleted_at) IS DISTINCT FROM (NEW.content, NEW.deleted_at))
+        AND (OLD.content, OLD.deleted_at) IS DISTINCT FROM (NEW.content, NEW.deleted_at)
+        AND current_setting('rem.reseals', true) IS DISTINCT FROM 'on')
   EXECUTE FUNCTION rem_reset_file_dream_progress();
 CREATE OR REPLACE TRIGGER wake_dreams_on_erasure AFTER DELETE ON resources FOR EACH ROW
   WHEN (OLD.metadata ->> 'file_id' ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$')

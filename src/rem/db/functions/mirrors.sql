@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION rem_kv_query(entity rem.entity_types, source text) RE
 LANGUAGE sql STABLE AS $$
   SELECT format($query$
       SELECT r.tenant_id, r.user_id, %1$L AS entity_type, k.entity_key, r.id AS entity_id, k.key_rank,
-             left(coalesce(%2$s, ''), 200) AS content_summary, r.expires_at, %5$s AS record
+             CASE WHEN %2$s LIKE 'rem1:%%' THEN '' ELSE left(coalesce(%2$s, ''), 200) END AS content_summary, r.expires_at, %5$s AS record
       FROM %3$s r CROSS JOIN LATERAL (%4$s) k WHERE r.deleted_at IS NULL $query$,
     entity.name, entity.summary_expression, source,
     CASE WHEN cardinality(entity.key_expressions) = 1
@@ -80,7 +80,10 @@ BEGIN
         DELETE FROM rem.edges e USING (%7$s EXCEPT %5$s) o
           WHERE (e.tenant_id, e.src_id, e.src_type, e.ordinal) = (o.tenant_id, o.src_id, o.src_type, o.ordinal);
         INSERT INTO rem.edges (%3$s) %5$s EXCEPT %7$s;
-        %11$s;
+        -- The index stays if texts are only encrypted with another key.
+        IF current_setting('rem.reseals', true) IS DISTINCT FROM 'on' THEN
+          %11$s;
+        END IF;
         IF EXISTS (SELECT FROM new_rows n WHERE n.deleted_at IS NOT NULL) THEN
           PERFORM rem.rem_retract(%8$L, array_agg(n.tenant_id), array_agg(n.id), false)
           FROM new_rows n JOIN old_rows o ON (o.tenant_id, o.id) = (n.tenant_id, n.id)

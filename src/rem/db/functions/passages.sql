@@ -84,8 +84,8 @@ $$;
 -- the words of several languages.
 CREATE OR REPLACE FUNCTION rem_terms(language text, body text) RETURNS TABLE (term integer, frequency real)
 -- Not STRICT: a strict function is not inlined, and would be planned at every call.
-LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 30 AS $$
-  SELECT (1 + (hashtextextended(language || ':' || lexeme, 0) & 4611686018427387903) % 999999999)::integer,
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 30 AS $$
+  SELECT (1 + (rem.rem_word_number(language || ':' || lexeme) & 4611686018427387903) % 999999999)::integer,
          sum(cardinality(positions))::real
   FROM unnest(to_tsvector(language::regconfig, body)) GROUP BY 1
 $$;
@@ -99,7 +99,7 @@ RETURN frequency * 2.2 / (frequency + 1.2 * (0.25 + 0.75 * length / 90));
 -- Return a passage as a sparse vector of its words. The words come from several texts (body, title, date, earlier messages), each with
 -- its own weight.
 CREATE OR REPLACE FUNCTION rem_passage_terms(language text, texts text[], shares real[]) RETURNS sparsevec
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
+LANGUAGE sql STABLE STRICT PARALLEL SAFE AS $$
   WITH counted AS (
     SELECT t.term, sum(t.frequency * p.share)::real AS frequency
     FROM unnest(texts, shares) AS p (body, share) CROSS JOIN LATERAL rem.rem_terms(language, p.body) t GROUP BY t.term)

@@ -608,7 +608,7 @@ BEGIN
       -- Two digits only: the exact weight would tell how many passages of other users have a word.
       'weight', round(r.weight::numeric, 2), 'happened_at', p.happened_at,
       'passage', json_build_object('table', p.entity_type, 'key', s.record ->> 'key', 'field', p.field, 'start', p.starts,
-        'end', p.ends, 'text', substr(s.record ->> p.field, p.starts + 1, p.ends - p.starts)),
+        'end', p.ends, 'text', rem.rem_part(s.record ->> p.field, p.starts, p.ends), 'entity_id', p.entity_id),
       'record', h.record)
       ORDER BY r.score DESC, r.passage_id, r.entity_id)
     INTO hits

@@ -182,7 +182,7 @@ CREATE OR REPLACE FUNCTION rem_history_message(m rem.messages, is_important bool
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   -- Check the length in bytes first: it is known without decompressing the text.
-  is_long boolean := m.role = 'assistant' AND octet_length(m.content) > 400 AND char_length(m.content) > 400;
+  is_long boolean := m.role = 'assistant' AND NOT rem.rem_is_sealed(m.content) AND octet_length(m.content) > 400 AND char_length(m.content) > 400;
 BEGIN
   RETURN json_build_array(
     m.message_index, m.role,
@@ -308,7 +308,7 @@ BEGIN
                      WHERE (h.message ->> 0)::integer >= history_start ORDER BY h.place);
     kept_history := ARRAY(SELECT k FROM unnest(kept_history) k WHERE (k ->> 0)::integer >= history_start);
   END IF;
-  RETURN json_build_object('history', array_to_json(history), 'kept', array_to_json(kept_history),
+  RETURN json_build_object('id', of_session, 'history', array_to_json(history), 'kept', array_to_json(kept_history),
                            'summary', nullif(summary_row.summary, ''), 'system_prompt', system_prompt);
 END $$;
 
@@ -374,7 +374,7 @@ BEGIN
   WHERE s.claimed_until IS NULL OR s.claimed_until <= clock_timestamp()
   RETURNING * INTO summary_row;
   RETURN CASE WHEN FOUND THEN json_build_object(
-    'summary', nullif(summary_row.summary, ''), 'last_index', summary_row.last_index, 'kept', summary_row.kept,
+    'id', of_session, 'summary', nullif(summary_row.summary, ''), 'last_index', summary_row.last_index, 'kept', summary_row.kept,
     'until', until) END;
 END $$;
 

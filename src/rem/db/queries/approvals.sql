@@ -49,7 +49,7 @@ WHERE a.tenant_id = $1 AND a.user_id IS NOT DISTINCT FROM $2 AND a.id = $3 AND a
 INSERT INTO rem.approval_runs (tenant_id, user_id, approval_id, state) VALUES ($1, $2, $3, $4)
 
 -- name: load_run
-SELECT r.state FROM rem.approval_runs r WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.approval_id = $3
+SELECT r.state, r.approval_id FROM rem.approval_runs r WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.approval_id = $3
 
 -- name: delete_run
 DELETE FROM rem.approval_runs r WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.approval_id = $3

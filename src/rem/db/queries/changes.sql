@@ -46,6 +46,45 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND (m.role = 'assistant' OR (m.role =
     WHERE t.codes && w.words
       OR (SELECT count(*) FROM unnest(t.words) AS u (word) WHERE u.word = ANY (w.words)) >= greatest(2, ceil(0.7 * t.total)))
 
+-- name: encrypted_rows
+-- Return the owner's rows of a table whose text is encrypted, in the form of `rows_about`, newest first. Their words are compared later.
+SELECT r.id, r.key, r.updated_at, d.record ->> 'role' AS role, d.record ->> 'origin' AS origin,
+       (d.record -> 'metadata') ? 'file_id' AS is_chunk, d.record ->> 'kind' = 'question' AS is_question,
+       coalesce((d.record ->> 'timestamp')::timestamptz, (d.record ->> 'starts_timestamp')::timestamptz, r.created_at) AS happened_at,
+       CASE WHEN r.key LIKE 'session-%' THEN '' ELSE replace(r.key, '-', ' ') || ' ' END AS title, {text} AS text
+FROM {table} r CROSS JOIN LATERAL (SELECT to_jsonb(r.*) AS record) d
+WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.deleted_at IS NULL AND (r.expires_at IS NULL OR r.expires_at > now())
+  AND rem.rem_is_sealed({text})
+  AND coalesce(d.record ->> 'role', 'user') IN ('user', 'assistant') AND (d.record ->> 'kind') IS DISTINCT FROM 'command'
+  AND (NOT $3 OR (coalesce(d.record ->> 'role', 'user') = 'user' AND (d.record ->> 'kind') IS DISTINCT FROM 'question'))
+ORDER BY 8 DESC, r.id
+
+-- name: texts_about
+-- Return the places of the texts ($3) that have all words of a topic ($2).
+SELECT t.place::integer FROM unnest($3::text[]) WITH ORDINALITY AS t (text, place)
+WHERE to_tsvector($1::regconfig, left(t.text, 250000)) @@ plainto_tsquery($1::regconfig, $2) ORDER BY t.place
+
+-- name: own_answers
+-- Return the owner's questions and REM's answers, whose texts are encrypted.
+SELECT m.id, m.content FROM rem.messages m
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND (m.role = 'assistant' OR (m.role = 'user' AND m.kind = 'question'))
+  AND rem.rem_is_sealed(m.content)
+
+-- name: repeated_texts
+-- The same as `repetitions` for given texts ($3) of messages: return the places of those that repeat one of the texts $2.
+WITH texts AS MATERIALIZED (
+  SELECT array_length(w.words, 1) AS total, w.words,
+         ARRAY(SELECT u.word FROM unnest(w.words) AS u (word) WHERE u.word ~ '[a-z].*\d|\d.*[a-z]|\d\d\d\d\d') AS codes
+  FROM unnest($2::text[]) AS t (text)
+  CROSS JOIN LATERAL (SELECT tsvector_to_array(to_tsvector($1::regconfig, t.text)) AS words) w
+  WHERE array_length(w.words, 1) > 0)
+SELECT m.place::integer FROM unnest($3::text[]) WITH ORDINALITY AS m (content, place)
+CROSS JOIN LATERAL (SELECT tsvector_to_array(to_tsvector($1::regconfig, left(m.content, 50000))) AS words) w
+WHERE EXISTS (
+  SELECT FROM texts t
+  WHERE t.codes && w.words
+    OR (SELECT count(*) FROM unnest(t.words) AS u (word) WHERE u.word = ANY (w.words)) >= greatest(2, ceil(0.7 * t.total)))
+
 -- name: rows_by_id
 -- Return some of the owner's rows of a table, in the form of `rows_about`.
 SELECT r.id, r.key, r.updated_at, d.record ->> 'role' AS role, d.record ->> 'origin' AS origin,

@@ -50,20 +50,20 @@ SET LOCAL hnsw.iterative_scan = 'relaxed_order'
 
 -- name: compared_rows
 -- Rows with the text that is compared, and with their origins: rows of the same origin need no edge.
-SELECT 'resources' AS type, r.id, r.key, left(r.content, $5) AS text, md5(r.content) AS digest,
+SELECT 'resources' AS type, r.id, r.key, rem.rem_head(r.content, $5) AS text, rem.rem_text_digest(r.content) AS digest,
        array_remove(ARRAY[r.metadata ->> 'file_id', nullif(r.uri, ''), r.id::text], NULL) AS origins,
        r.metadata ? 'file_id' AS is_chunk
 FROM rem.resources r
 WHERE r.tenant_id = $1 AND (r.user_id = $2 OR r.user_id IS NULL) AND r.id = ANY ($4::uuid[]) AND 'resources' = ANY ($3::text[])
   AND r.deleted_at IS NULL
 UNION ALL
-SELECT 'moments', m.id, m.key, left(m.summary, $5), md5(m.summary),
+SELECT 'moments', m.id, m.key, rem.rem_head(m.summary, $5), md5(m.summary),
        array_remove(m.source_session_id::text || m.source_resource_ids::text[], NULL), false
 FROM rem.moments m
 WHERE m.tenant_id = $1 AND (m.user_id = $2 OR m.user_id IS NULL) AND m.id = ANY ($4::uuid[]) AND 'moments' = ANY ($3::text[])
   AND m.deleted_at IS NULL
 UNION ALL
-SELECT 'ontologies', o.id, o.key, left(o.content, $5), md5(o.content),
+SELECT 'ontologies', o.id, o.key, rem.rem_head(o.content, $5), md5(o.content),
        array_remove(ARRAY[o.file_id::text, nullif(o.uri, ''), o.id::text], NULL), false
 FROM rem.ontologies o
 WHERE o.tenant_id = $1 AND (o.user_id = $2 OR o.user_id IS NULL) AND o.id = ANY ($4::uuid[]) AND 'ontologies' = ANY ($3::text[])

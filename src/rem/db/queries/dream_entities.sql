@@ -129,7 +129,7 @@ FROM matches f
 CROSS JOIN LATERAL (
   SELECT m.session_id, m.message_index, m.created_at, p.seen_index FROM rem.messages m
   JOIN rem.dream_progress p ON (p.tenant_id, p.source_id, p.dream) = (m.tenant_id, m.session_id, $4) AND p.seen_index >= m.message_index
-  WHERE m.tenant_id = $1 AND m.id = f.entity_id AND m.deleted_at IS NULL AND strpos(lower(m.content), lower(f.label)) > 0
+  WHERE m.tenant_id = $1 AND m.id = f.entity_id AND m.deleted_at IS NULL AND (rem.rem_is_sealed(m.content) OR strpos(lower(m.content), lower(f.label)) > 0)
     AND (m.role = 'user' OR m.metadata ->> 'speaker' IS NOT NULL) OFFSET 0) m
 WHERE f.entity_type = 'messages'
 GROUP BY m.session_id, m.seen_index, m.message_index / $7::integer

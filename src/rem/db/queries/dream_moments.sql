@@ -3,7 +3,7 @@
 -- name: messages_from
 -- Messages of people in a session from an index on, each cut to $6 characters, with their kinds. Messages that are not searchable are
 -- left out.
-SELECT m.id, m.key, m.message_index, left(m.content, $6) AS content, m.metadata, m.created_at, m.kind FROM rem.messages m
+SELECT m.id, m.key, m.message_index, rem.rem_head(m.content, $6) AS content, m.metadata, m.created_at, m.kind FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index >= $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.content ~ '\S'
   AND (m.role = 'user' OR (m.role = 'assistant' AND jsonb_typeof(m.metadata -> 'speaker') = 'string'))
@@ -12,7 +12,7 @@ ORDER BY m.message_index LIMIT $5
 
 -- name: messages_before
 -- The same for messages up to an index, latest first.
-SELECT m.id, m.key, m.message_index, left(m.content, $6) AS content, m.metadata, m.created_at, m.kind FROM rem.messages m
+SELECT m.id, m.key, m.message_index, rem.rem_head(m.content, $6) AS content, m.metadata, m.created_at, m.kind FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index <= $4 AND m.deleted_at IS NULL
   AND (m.expires_at IS NULL OR m.expires_at > now()) AND m.content ~ '\S'
   AND (m.role = 'user' OR (m.role = 'assistant' AND jsonb_typeof(m.metadata -> 'speaker') = 'string'))
@@ -78,7 +78,7 @@ ORDER BY s.stated_at DESC LIMIT 1
 SELECT x.statement_id, x.source_type, x.source_id, coalesce(m.key, k.entity_key, x.source_id::text) AS key,
        coalesce(m.session_id, f.id, x.source_id) AS origin_id,
        coalesce(m.kind IN ('statement', 'question') OR jsonb_typeof(m.metadata -> 'speaker') = 'string', true) AS is_readable,
-       CASE m.kind WHEN 'question' THEN left(m.content, $3) END AS question
+       CASE m.kind WHEN 'question' THEN rem.rem_head(m.content, $3) END AS question
 FROM rem.statement_sources x
 LEFT JOIN rem.messages m ON x.source_type = 'messages' AND (m.tenant_id, m.id) = (x.tenant_id, x.source_id)
 LEFT JOIN rem.resources r ON x.source_type = 'resources' AND (r.tenant_id, r.id) = (x.tenant_id, x.source_id)
@@ -203,7 +203,7 @@ ORDER BY f.created_at, f.id LIMIT $3
 
 -- name: first_parts_of_file
 -- The first chunks of a file, each cut to $5 characters.
-SELECT r.id, r.key, left(r.content, $5) AS content, r.timestamp, r.metadata FROM rem.resources r
+SELECT r.id, r.key, rem.rem_head(r.content, $5) AS content, r.timestamp, r.metadata FROM rem.resources r
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.metadata ->> 'file_id' = $3 AND r.metadata ? 'file_id'
   AND r.deleted_at IS NULL
 ORDER BY r.ordinal, r.key LIMIT $4

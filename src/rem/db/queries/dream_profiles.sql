@@ -64,7 +64,7 @@ SELECT t.id, t.key, t.content, t.created_at, t.kind, t.table, t.metadata ->> 'sp
   SELECT l.*, true AS is_latest FROM latest l
   UNION ALL
   SELECT o.*, false FROM own o WHERE o.id = ANY ($5::uuid[]) AND NOT EXISTS (SELECT FROM latest l WHERE l.id = o.id)) t
-WHERE char_length(t.content) <= $4
+WHERE rem.rem_is_sealed(t.content) OR char_length(t.content) <= $4
   AND t.content ~* ('\m(prefer|always|never|don[''’]?t|do not|from now on|bevorzuge|immer|nie|niemals|'
     'live|living|based|work|working|study|studying|have|vegetarian|vegan|pescatarian|learning|play|speak|hobby|hobbies|'
     'wohnen?|leben?|arbeite|studiere|haben?|vegetarier|vegetarierin|veganer|veganerin|lerne|spiele|spreche|hobbys|'
@@ -88,7 +88,7 @@ ORDER BY count(DISTINCT e.src_id) DESC, o.key LIMIT $4
 
 -- name: live_statements
 -- Return the live statements of the dream about a row, with their sources.
-SELECT s.id, s.kind, s.name, s.value, s.valid_from, s.subject_type, s.subject_id, s.source_keys,
+SELECT s.id, s.entity_id, s.kind, s.name, s.value, s.valid_from, s.subject_type, s.subject_id, s.source_keys,
        ARRAY(SELECT x.source_type FROM rem.statement_sources x
              WHERE x.tenant_id = s.tenant_id AND x.statement_id = s.id ORDER BY x.source_id) AS source_types,
        ARRAY(SELECT x.source_id FROM rem.statement_sources x

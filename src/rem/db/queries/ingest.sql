@@ -9,7 +9,7 @@ ORDER BY f.deleted_at NULLS LAST {lock}
 
 -- name: load_chunks
 -- Return the chunks of some files, including those that the owner deleted.
-SELECT r.metadata ->> 'file_id' AS file_id, r.id, r.ordinal, r.deleted_at IS NOT NULL AS is_deleted, md5(r.content) AS digest
+SELECT r.metadata ->> 'file_id' AS file_id, r.id, r.ordinal, r.deleted_at IS NOT NULL AS is_deleted, rem.rem_text_digest(r.content) AS digest
 FROM rem.resources r
 WHERE r.tenant_id = $1 AND {owner} AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = ANY ($3::text[])
 
@@ -78,7 +78,7 @@ DELETE FROM rem.uploads WHERE tenant_id = $1 AND file_id = $2 AND sha256(content
 -- name: pending_file
 -- Return a queued file of any owner, with its bytes if it was uploaded.
 SELECT f.user_id, f.name, f.uri, f.mime_type, f.deleted_at IS NOT NULL AS is_deleted, f.processing_status, f.metadata, f.tags,
-       u.content
+       u.content, f.id
 FROM rem.files f LEFT JOIN rem.uploads u ON (u.tenant_id, u.file_id) = (f.tenant_id, f.id)
 WHERE f.tenant_id = $1 AND f.id = $2
 

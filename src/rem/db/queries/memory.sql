@@ -44,7 +44,7 @@ SELECT coalesce(
 
 -- name: full_texts
 -- Return the full texts of messages, without those that have more than $5 tokens.
-SELECT m.message_index, m.content, m.token_count FROM rem.messages m
+SELECT m.message_index, m.content, m.token_count, m.id FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index = ANY ($4::integer[])
   AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now()) AND coalesce(m.token_count, 0) <= $5
 
@@ -95,12 +95,13 @@ RETURNING h.id
 
 -- name: titles
 -- Return a title for each readable session: its name, its description, or the start of its first user message.
-SELECT s.id, coalesce(s.name, s.description, (
-    SELECT left(m.content, $4) FROM rem.messages m
+SELECT s.id, coalesce(s.name, s.description, f.content, '') AS title, f.id AS message_id
+FROM rem.sessions s
+LEFT JOIN LATERAL (
+    SELECT m.id, rem.rem_head(m.content, $4) AS content FROM rem.messages m
     WHERE m.tenant_id = s.tenant_id AND m.user_id = s.user_id AND m.session_id = s.id AND m.role = 'user' AND m.deleted_at IS NULL
       AND (m.expires_at IS NULL OR m.expires_at > now())
-    ORDER BY m.message_index LIMIT 1), '') AS title
-FROM rem.sessions s
+    ORDER BY m.message_index LIMIT 1) f ON s.name IS NULL AND s.description IS NULL
 WHERE s.tenant_id = $1 AND s.id = ANY ($3::uuid[]) AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
   AND (s.user_id = $2 OR EXISTS (
     SELECT FROM rem.shared_sessions h
@@ -193,6 +194,20 @@ FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $4 AND m.session_id = $5 AND m.deleted_at IS NULL AND m.message_index <= $6
   AND (m.expires_at IS NULL OR m.expires_at > now())
 
+-- name: messages_to_copy
+-- Return the messages of a session ($2, $3) up to index $4, in order.
+SELECT to_json(m.*) FROM rem.messages m
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.deleted_at IS NULL AND m.message_index <= $4
+  AND (m.expires_at IS NULL OR m.expires_at > now()) ORDER BY m.message_index
+
+-- name: insert_copies
+-- Insert copies of messages ($4) into a session of the user.
+INSERT INTO rem.messages (tenant_id, user_id, session_id, id, message_index, role, content, tool_calls, tool_call_id, tool_name,
+                          model, token_count, kind, metadata, tags, created_at, updated_at)
+SELECT $1, $2, $3, m.id, m.message_index, m.role, m.content, m.tool_calls, m.tool_call_id, m.tool_name, m.model, m.token_count, m.kind,
+       m.metadata, m.tags, m.created_at, m.updated_at
+FROM jsonb_populate_recordset(NULL::rem.messages, $4) m
+
 -- name: update_totals
 -- Set the totals of a session to those of its messages, and return the session.
 UPDATE rem.sessions s SET (message_count, total_tokens) = (
@@ -208,7 +223,7 @@ SELECT rem.rem_claim_summary($1, $2, $3, $4, make_interval(secs => $5))
 -- name: messages_to_summarize
 -- Return the next messages to summarize; texts of more than 4,000 characters without their middle. A message that expires
 -- before its session is not summarized.
-SELECT (to_jsonb(m.*) || jsonb_build_object('content', CASE WHEN octet_length(m.content) > 4000 AND char_length(m.content) > 4000
+SELECT (to_jsonb(m.*) || jsonb_build_object('content', CASE WHEN octet_length(m.content) > 4000 AND char_length(m.content) > 4000 AND NOT rem.rem_is_sealed(m.content)
          THEN left(m.content, 2000) || E'\n...\n' || right(m.content, 2000) ELSE m.content END))
 FROM rem.messages m
 WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index > $4 AND m.message_index <= $5
@@ -234,7 +249,7 @@ UPDATE rem.session_summaries s SET claimed_until = NULL WHERE s.tenant_id = $1 A
 
 -- name: summary
 -- Return the summary of a session that has not expired.
-SELECT nullif(s.summary, '') FROM rem.session_summaries s
+SELECT nullif(s.summary, ''), s.session_id FROM rem.session_summaries s
 JOIN rem.sessions t ON (t.tenant_id, t.id) = (s.tenant_id, s.session_id) AND (t.expires_at IS NULL OR t.expires_at > now())
 WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.session_id = $3
 

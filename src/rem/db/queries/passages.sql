@@ -95,12 +95,12 @@ SELECT json_build_object(
     SELECT FROM rem.messages a
     WHERE (a.tenant_id, a.user_id, a.session_id, a.message_index) = (r.tenant_id, r.user_id, r.session_id, r.message_index + 1)
       AND a.role = 'assistant' AND a.model IS DISTINCT FROM 'rem:local'),
-  'texts', coalesce(json_agg(left(b.content, 1001) ORDER BY b.message_index DESC) FILTER (
+  'texts', coalesce(json_agg(json_build_array(b.id, rem.rem_head(b.content, 1001)) ORDER BY b.message_index DESC) FILTER (
     WHERE b.model IS DISTINCT FROM 'rem:local'
       AND NOT (r.role = 'user' AND b.role = 'user' AND coalesce(b.kind, 'statement') <> 'statement'
                AND b.metadata ->> 'speaker' IS NULL)), '[]'))
 FROM (
-  SELECT m.role, m.content, m.model, m.kind, m.metadata, m.message_index FROM rem.messages m
+  SELECT m.id, m.role, m.content, m.model, m.kind, m.metadata, m.message_index FROM rem.messages m
   WHERE (m.tenant_id, m.user_id, m.session_id) = (r.tenant_id, r.user_id, r.session_id)
     AND m.message_index < r.message_index AND m.deleted_at IS NULL AND m.content <> '' AND m.role <> 'tool'
   ORDER BY m.message_index DESC LIMIT 8) b

@@ -64,19 +64,19 @@ WITH visible AS (
   WHERE f.tenant_id = $1 AND f.id = ANY ($3::uuid[]) AND (f.user_id = $2 OR f.user_id IS NULL) AND f.deleted_at IS NULL
     AND (f.expires_at IS NULL OR f.expires_at > now())
 ), chunks AS (
-  SELECT f.id AS file_id, r.key, r.ordinal, r.content, r.metadata, r.deleted_at, r.expires_at
+  SELECT f.id AS file_id, r.id, r.key, r.ordinal, r.content, r.metadata, r.deleted_at, r.expires_at
   FROM visible f JOIN rem.resources r ON r.tenant_id = f.tenant_id AND r.user_id = f.user_id
     AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = f.id::text
   UNION ALL
-  SELECT f.id, r.key, r.ordinal, r.content, r.metadata, r.deleted_at, r.expires_at
+  SELECT f.id, r.id, r.key, r.ordinal, r.content, r.metadata, r.deleted_at, r.expires_at
   FROM visible f JOIN rem.resources r ON r.tenant_id = f.tenant_id AND r.user_id IS NULL AND f.user_id IS NULL
     AND r.metadata ? 'file_id' AND r.metadata ->> 'file_id' = f.id::text
   UNION ALL
-  SELECT f.id, o.key, 0, o.content, '{}', o.deleted_at, o.expires_at
+  SELECT f.id, o.id, o.key, 0, o.content, '{}', o.deleted_at, o.expires_at
   FROM visible f JOIN rem.ontologies o ON o.tenant_id = f.tenant_id AND o.file_id = f.id AND o.origin = 'ingest'
     AND o.user_id IS NOT DISTINCT FROM f.user_id
 ), measured AS (
-  SELECT c.file_id, c.key, c.ordinal, c.content,
+  SELECT c.file_id, c.id, c.key, c.ordinal, c.content,
          -- Users can write anything into the metadata.
          CASE WHEN c.metadata ->> 'start' ~ '^[0-9]{1,9}$' THEN (c.metadata ->> 'start')::integer END AS starts,
          lag(CASE WHEN c.metadata ->> 'end' ~ '^[0-9]{1,9}$' THEN (c.metadata ->> 'end')::integer END) OVER in_order AS previous_end,
@@ -87,5 +87,5 @@ WITH visible AS (
 ), marked AS (
   SELECT m.*, lag(m.is_shown, 1, true) OVER (PARTITION BY m.file_id ORDER BY m.ordinal, m.key) AS is_after_shown FROM measured m
 )
-SELECT m.file_id, m.key, CASE WHEN m.is_shown THEN m.content END AS content, m.starts - m.previous_end AS gap, m.total::bigint
+SELECT m.file_id, m.key, CASE WHEN m.is_shown THEN m.content END AS content, m.starts - m.previous_end AS gap, m.total::bigint, m.id
 FROM marked m WHERE m.is_after_shown ORDER BY m.file_id, m.ordinal, m.key

@@ -72,6 +72,13 @@ LEFT JOIN inserted ON target.is_new AND inserted.key = target.natural_key AND in
   AND (target.is_live OR inserted.id = target.incoming_id)
 ORDER BY target.rem_row
 
+-- name: target_ids
+-- Return the id of the row that each incoming row ($3 its id, $4 its label) will be written to: the row with this id, or else with this key.
+SELECT coalesce(by_id.id, by_key.id, i.id) AS row_id FROM unnest($3::uuid[], $4::text[]) WITH ORDINALITY AS i (id, label, place)
+LEFT JOIN {table} by_id ON by_id.tenant_id = $1 AND by_id.id = i.id AND {owner_of_by_id}
+LEFT JOIN {table} by_key ON by_key.tenant_id = $1 AND {owner_of_by_key} AND by_key.key = rem.rem_key(i.label) AND by_key.deleted_at IS NULL
+ORDER BY i.place
+
 -- name: has_outgrown_statistics
 -- Return true if a batch of $2 new rows makes the statistics of the planner misleading.
 SELECT reltuples < 10 * $2::bigint FROM pg_class WHERE oid = $1::regclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -84,7 +84,7 @@ class MomentWriter:
         """
         sources = await self._fetch_sources(replaced)
         replaced = await self._end_outdated(subject, replaced, sources, set(own_ids))
-        kept = await self._join_duplicates(drafts, replaced, sources)
+        kept = await self._join_duplicates([self._hide_words(draft) for draft in drafts], replaced, sources)
         await self._keep_joined_sources(subject, kept, replaced, sources, set(own_ids))
         claims = [draft.to_claim() for draft in kept]
         only = [moment.statement_id for moment in replaced]
@@ -93,6 +93,13 @@ class MomentWriter:
         )
         if changes.refused or changes.vanished:
             await self._remove_unwritten(subject, kept)
+
+    def _hide_words(self, draft: MomentDraft) -> MomentDraft:
+        """Return the draft without words of its text in its name and tags, if texts are encrypted."""
+        sealer = self._run.store.executor.sealer
+        if sealer is None or not sealer.is_sealing:
+            return draft
+        return replace(draft, name=f"{draft.starts_at:%Y-%m-%d} {draft.moment_type}", topics=[])
 
     async def _end_outdated(
         self,

@@ -6,11 +6,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rem.ingest.chunking.chunker import Chunk
 from rem.ingest.file_store import ORIGIN, AssignedName, StoredChunks
 from rem.models import Edge, Resource
+
+if TYPE_CHECKING:
+    from rem.encryption.sealed_values import Sealer
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +23,10 @@ class NumberedChunk:
     number: int
     chunk: Chunk
     digest: str
-    """MD5 of the text."""
+    """MD5 of the text, or a keyed hash if texts are encrypted."""
 
 
-def number_chunks(chunks: Sequence[Chunk], stored: StoredChunks) -> list[NumberedChunk]:
+def number_chunks(chunks: Sequence[Chunk], stored: StoredChunks, sealer: Sealer | None = None) -> list[NumberedChunk]:
     """Return the chunks to store, numbered from 1.
 
     Chunks whose text the owner deleted are left out, even if they have moved. The numbers of deleted chunks are not
@@ -33,7 +36,7 @@ def number_chunks(chunks: Sequence[Chunk], stored: StoredChunks) -> list[Numbere
     numbered: list[NumberedChunk] = []
     number = 0
     for chunk in chunks:
-        digest = hashlib.md5(chunk.text.encode(), usedforsecurity=False).hexdigest()
+        digest = digest_chunk(chunk.text, sealer)
         if digest in deleted_digests:
             # If the deleted chunk is still at its place, the chunks after it keep their numbers.
             number += stored.deleted.get(number + 1) == digest
@@ -43,6 +46,13 @@ def number_chunks(chunks: Sequence[Chunk], stored: StoredChunks) -> list[Numbere
             number += 1
         numbered.append(NumberedChunk(number, chunk, digest))
     return numbered
+
+
+def digest_chunk(text: str, sealer: Sealer | None) -> str:
+    """Return the digest that the database has for a text (`rem_text_digest`)."""
+    if sealer is not None and sealer.is_sealing:
+        return sealer.digest(text)
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def build_chunk_rows(

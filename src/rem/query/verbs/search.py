@@ -130,6 +130,8 @@ class Searcher:
                 require_same_model(EmbeddingModel(**response["model"]), self._embedder)
             report.steps += [Step(name, round(milliseconds, 3), rows) for name, milliseconds, rows in response["steps"]]
             step.rows = len(response["hits"])
+        for hit in response["hits"]:
+            _cut_passage(hit["passage"])
         return response
 
     async def _index_new_rows(self, scope: Scope, report: _Report) -> None:
@@ -174,6 +176,14 @@ class Searcher:
             return rows[: query.limit]
         order = rank_candidates([row["score"] for row in candidates], scores, self._settings.weight)
         return [*(candidates[position] for position in order), *rest][: query.limit]
+
+
+def _cut_passage(passage: dict[str, Any]) -> None:
+    """Reduce the text of a passage to its place. The database does this, except for encrypted texts."""
+    del passage["entity_id"]
+    text, length = passage["text"], passage["end"] - passage["start"]
+    if text is not None and len(text) > length:
+        passage["text"] = text[passage["start"] : passage["end"]]
 
 
 def _check_options(query: Search) -> None:

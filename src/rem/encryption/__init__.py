@@ -1,0 +1,1 @@
+"""Encryption of stored texts: the keys, and the values that they seal."""
