@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -33,7 +34,10 @@ _ROOM = 6_000_000_000
 _DATABASE_FIXTURES = {"dsn", "empty_dsn", "home"}
 _SERVER_TESTS = ("tests/api", "tests/audio")
 _FAST_DATABASE_TESTS = ("tests/models", "tests/query", "tests/retrieval", "tests/tools")
-_PROCESS_HELPERS = ("tests.rem_command", "tests.api.live_server", "tests.db.embedded.processes")
+_PROCESS_HELPERS = (
+    *("tests.rem_command", "tests.forked_process", "tests.terminal"),
+    *("tests.api.live_server", "tests.db.embedded.processes"),
+)
 _SETTINGS = (
     *(f"{group.upper()}__" for group in Settings.model_fields if not group.startswith("rem_")),
     *("REM_HOME", "REM_CONFIG", "REM_USER", "ENVIRONMENT", "OPENAI_", "ANTHROPIC_"),
@@ -50,10 +54,18 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if hasattr(config, "workerinput") or config.option.collectonly:
         return
-    os.environ[_HOME] = tempfile.mkdtemp(prefix="rem-tests-", dir=_memory())
+    os.environ[_HOME] = tempfile.mkdtemp(prefix="rem-tests-", dir=find_memory_folder())
     # Workers make their temporary folders there, too.
     os.environ["PYTEST_DEBUG_TEMPROOT"] = os.environ[_HOME]
+    _trust_one_certificate(Path(os.environ[_HOME]) / "certificate.pem")
     asyncio.run(_make_template())
+
+
+def _trust_one_certificate(path: Path) -> None:
+    """Let HTTP clients load one certificate: to load all takes 25 ms for each client, and tests use loopback."""
+    if certificates := ssl.create_default_context().get_ca_certs(binary_form=True):
+        path.write_text(ssl.DER_cert_to_PEM_cert(certificates[0]))
+        os.environ["SSL_CERT_FILE"] = str(path)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -77,8 +89,8 @@ def _starts_processes(item: pytest.Item) -> bool:
     return any(value is subprocess or getattr(value, "__module__", "") in _PROCESS_HELPERS for value in names)
 
 
-def _memory() -> Path | None:
-    """A file system in memory, if there is one with room: making a database costs a twentieth there."""
+def find_memory_folder() -> Path | None:
+    """Return a file system in memory, if there is one with room: making a database costs a twentieth there."""
     return _SHARED_MEMORY if _SHARED_MEMORY.is_dir() and shutil.disk_usage(_SHARED_MEMORY).free > _ROOM else None
 
 

@@ -8,14 +8,13 @@ import pty
 import re
 import select
 import struct
-import subprocess
 import termios
 import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from tests.rem_command import REM, REPOSITORY, Settings, environment
+from tests.rem_command import Settings, start_rem
 
 CTRL_C, CTRL_D, TAB, UP, ALT_ENTER, ENTER = "\x03", "\x04", "\t", "\x1b[A", "\x1b\r", "\r"
 _ESCAPE = re.compile(r"\x1b\][^\x07]*\x07|\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|\x1b[=>78]|\r")
@@ -36,16 +35,13 @@ class Terminal:
         """Start the program."""
         self._terminal, program_side = pty.openpty()
         fcntl.ioctl(program_side, termios.TIOCSWINSZ, self._size)
-        self.process = subprocess.Popen(
-            [str(REM), *self._arguments],
-            env=environment(self._settings),
-            cwd=REPOSITORY / "tests",
+        self.process = start_rem(
+            *self._arguments,
+            settings=self._settings,
             stdin=program_side,
             stdout=program_side,
             stderr=program_side,
-            start_new_session=True,
-            # Without a controlling terminal, Ctrl-C would be no signal.
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            in_terminal=True,
         )
         os.close(program_side)
         return self

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 
+from tests.conftest import find_memory_folder
 from tests.rem_command import REPOSITORY
 
 
@@ -13,10 +16,11 @@ def test_benchmarks_run_and_print_json() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--quick", "bulk_load", "lookup", "fuzzy", "traverse", "search"],
         cwd=REPOSITORY,
+        env={**os.environ, "TMPDIR": str(find_memory_folder() or tempfile.gettempdir())},
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     report = json.loads(done.stdout)
     assert set(report["results"]) == {"bulk_load", "lookup", "fuzzy", "traverse", "search"}

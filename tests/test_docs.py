@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +18,7 @@ from rem.cli.command_reference import render_reference
 from rem.cli.main import app
 from rem.cli.settings_reference import render_settings
 from rem.settings import Settings
-from tests.rem_command import REPOSITORY, environment, output
+from tests.rem_command import REPOSITORY, output, run_python
 
 DOCS = REPOSITORY / "docs"
 README = REPOSITORY / "README.md"
@@ -47,15 +45,7 @@ def read_commands(path: Path, name: str) -> list[list[str]]:
 
 def run_example(path: Path, name: str, dsn: str, cwd: Path | None = None) -> list[str]:
     """Run an example as a program of its own, and return the lines that it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", read_example(path, name)],
-        env=environment({"POSTGRES__CONNECTION_STRING": dsn}),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_python(read_example(path, name), settings={"POSTGRES__CONNECTION_STRING": dsn}, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -27,9 +27,9 @@ def describe_issues(schema: dict[str, Any]) -> str:
 
 @contextmanager
 def max_duration(seconds: float = 2) -> Iterator[None]:
-    started = time.perf_counter()
+    started = time.process_time()
     yield
-    assert time.perf_counter() - started < seconds
+    assert time.process_time() - started < seconds
 
 
 @asynccontextmanager

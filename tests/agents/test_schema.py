@@ -77,9 +77,9 @@ def test_tool_without_patterns_reads_everything_and_no_tool_reads_nothing() -> N
 
 
 def test_uri_patterns_are_matched_in_linear_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert not matches_uri_pattern("a*" * 30 + "b", "a" * 2000)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_agent_may_have_every_registered_tool() -> None:

@@ -12,14 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Event
 
 import httpx2 as httpx
 import psutil
 import pytest
 
 from rem.db.embedded.server import EmbeddedServer
-from tests.rem_command import REM, environment, output, rem
+from tests.forked_process import ForkedProcess
+from tests.rem_command import REM, environment, output, rem, start_rem
 from tests.scripted_model import Pause, scripted_model
 
 
@@ -31,15 +32,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(*arguments: str, settings: Mapping[str, str]) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def serving(*arguments: str, settings: Mapping[str, str]) -> Iterator[tuple[str, ForkedProcess]]:
     """Run `rem serve` and yield its address and process. Stop it with Ctrl-C."""
     port = free_port()
-    process = subprocess.Popen(
-        [str(REM), "serve", "--port", str(port), *arguments],
-        env=environment(settings),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    process = start_rem("serve", "--port", str(port), *arguments, settings=settings)
     address = f"http://127.0.0.1:{port}"
     try:
         _wait_until_ready(address, process)
@@ -50,7 +46,7 @@ def serving(*arguments: str, settings: Mapping[str, str]) -> Iterator[tuple[str,
         assert process.wait(timeout=30) in (0, 130, -signal.SIGKILL)
 
 
-def _wait_until_ready(address: str, process: subprocess.Popen[Any]) -> None:
+def _wait_until_ready(address: str, process: ForkedProcess) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert process.poll() is None, "rem serve ended"
@@ -174,9 +170,8 @@ def test_reload_runs_the_server_in_a_child_process(dsn: str) -> None:
 
 def test_log_has_the_path_template_and_no_content(dsn: str) -> None:
     port = free_port()
-    command = [str(REM), "serve", "--port", str(port), "--log-level", "info"]
-    settings = environment({"POSTGRES__CONNECTION_STRING": dsn})
-    process = subprocess.Popen(command, env=settings, stderr=subprocess.PIPE, text=True)
+    command = ("serve", "--port", str(port), "--log-level", "info")
+    process = start_rem(*command, settings={"POSTGRES__CONNECTION_STRING": dsn}, stderr=subprocess.PIPE)
     try:
         _wait_until_ready(f"http://127.0.0.1:{port}", process)
         headers = {"X-Request-Id": "request-7", "X-User-Id": "hunter2"}
@@ -192,12 +187,14 @@ def test_log_has_the_path_template_and_no_content(dsn: str) -> None:
 
 
 @contextmanager
-def slow_model(seconds: float) -> Iterator[str]:
-    """Run a language model that needs a long time, and yield its address."""
+def slow_model(seconds: float) -> Iterator[tuple[str, Event]]:
+    """Run a language model that needs a long time, and yield its address and an event: it was asked."""
+    asked = Event()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
+            asked.set()
             time.sleep(seconds)
             self.send_response(500)
             self.end_headers()
@@ -208,13 +205,13 @@ def slow_model(seconds: float) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, ThreadPoolExecutor() as pool:
         server.daemon_threads = True
         pool.submit(server.serve_forever)
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http://127.0.0.1:{server.server_port}", asked
         server.shutdown()
 
 
 def _terminate_during_answer(dsn: str, think_seconds: float, shutdown_seconds: float) -> tuple[int | None, int, float]:
     """Terminate a server while an agent answers. Return the status of the answer, the exit code and the seconds."""
-    with slow_model(think_seconds) as model, ThreadPoolExecutor() as pool:
+    with slow_model(think_seconds) as (model, was_asked), ThreadPoolExecutor() as pool:
         settings = {
             "POSTGRES__CONNECTION_STRING": dsn,
             "API__SHUTDOWN_SECONDS": str(shutdown_seconds),
@@ -225,7 +222,7 @@ def _terminate_during_answer(dsn: str, think_seconds: float, shutdown_seconds: f
         }
         with serving(settings=settings) as (address, process):
             asked = pool.submit(_ask, address)
-            time.sleep(0.7)
+            assert was_asked.wait(30)
             start = time.monotonic()
             process.send_signal(signal.SIGTERM)
             code = process.wait(timeout=30)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 
 import orjson
 
 from rem.db.store import Store
 from rem.dreaming.registry import DREAMS
 from tests.dreaming.sample_sessions import store_session
-from tests.rem_command import REPOSITORY, environment, output
+from tests.rem_command import REPOSITORY, output, run_python
 from tests.rem_command import rem as run_rem
 
 _PAGE = (REPOSITORY / "docs" / "dreaming.md").read_text(encoding="utf-8")
@@ -22,14 +20,7 @@ _ALICE = ("--user", "alice@example.com")
 
 def _store_sessions(dsn: str) -> dict[str, str]:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
-    done = subprocess.run(
-        [sys.executable, "-c", _EXAMPLES["talk"]],
-        env=environment(settings),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_python(_EXAMPLES["talk"], settings=settings)
     assert done.returncode == 0, done.stderr
     return settings
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 
 import asyncpg
 import pytest
@@ -19,7 +18,7 @@ from rem.models import Resource, Role, User
 from tests.dreaming.sample_claims import store_note
 from tests.forgetting.sample_user import create_sample_user
 from tests.forgetting.text_traces import find_in_planner_stats, find_traces
-from tests.rem_command import REM, REPOSITORY, environment
+from tests.rem_command import start_rem
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
 _ALICE_MARKER, _BOB_MARKER = "xylographica", "quinquereme"
@@ -208,13 +207,7 @@ async def test_killed_erase_is_completed_by_the_next(
     # A lock on one of the last tables stops the erasure in the middle.
     async with sql.transaction():
         await sql.execute("LOCK TABLE rem.search_queue IN ACCESS EXCLUSIVE MODE")
-        process = subprocess.Popen(
-            [str(REM), "erase-user", _ALICE, "--yes"],
-            env=environment({"POSTGRES__CONNECTION_STRING": dsn}),
-            cwd=REPOSITORY / "tests",
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        process = start_rem("erase-user", _ALICE, "--yes", settings={"POSTGRES__CONNECTION_STRING": dsn})
         waiting = (
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ import pytest
 from rem.app import Rem
 from rem.memory.message import NewMessage
 from rem.models import Message, Ontology, Resource, Role, User
-from tests.rem_command import REPOSITORY, environment, output
+from tests.rem_command import REPOSITORY, output, run_python
 from tests.rem_command import rem as run_rem
 
 _DOCS = (REPOSITORY / "docs" / "forgetting.md").read_text(encoding="utf-8")
@@ -49,9 +47,7 @@ def test_docs_commands_work_from_top_to_bottom_on_an_empty_database(database: di
 
 async def test_docs_program_prints_its_comments(database: dict[str, str], rem: Rem) -> None:
     program = _EXAMPLES["library"]
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(database), capture_output=True, text=True, check=False
-    )
+    done = run_python(program, settings=database)
     assert done.returncode == 0, done.stderr
     expected = [line.split("# ", 1)[1] for line in program.splitlines() if "print(" in line]
     assert done.stdout.splitlines() == expected

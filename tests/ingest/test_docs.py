@@ -6,13 +6,12 @@ import asyncio
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 from rem.api.main import create_app
 from rem.settings import Settings
 from tests.api.live_server import served
-from tests.rem_command import REM, REPOSITORY, environment
+from tests.rem_command import REM, REPOSITORY, environment, run_python
 from tests.rem_command import rem as run_rem
 
 _DOCS = (REPOSITORY / "docs" / "ingestion.md").read_text(encoding="utf-8")
@@ -40,17 +39,9 @@ def expected_output(name: str) -> list[str]:
     return [line.split("# ", 1)[1] for line in _BLOCKS[name].splitlines() if "print(" in line]
 
 
-def run_python(code: str, settings: dict[str, str], folder: Path) -> list[str]:
+def run_code(code: str, settings: dict[str, str], folder: Path) -> list[str]:
     """Run an example in a folder, and return the lines that it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment(settings),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=90,
-    )
+    done = run_python(code, settings=settings, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -93,13 +84,13 @@ def test_commands_work_as_described_from_top_to_bottom(dsn: str, tmp_path: Path)
 
 def test_python_example_prints_its_comments(dsn: str, tmp_path: Path) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
-    assert run_python(_BLOCKS["python"], settings, tmp_path) == expected_output("python")
+    assert run_code(_BLOCKS["python"], settings, tmp_path) == expected_output("python")
 
 
 async def test_http_example_prints_its_comments(settings: Settings, tmp_path: Path) -> None:
     async with served(create_app(settings)) as address:
         code = _BLOCKS["http"].replace("http://127.0.0.1:8000", address)
-        assert await asyncio.to_thread(run_python, code, {}, tmp_path) == expected_output("http")
+        assert await asyncio.to_thread(run_code, code, {}, tmp_path) == expected_output("http")
 
 
 def test_all_routes_are_listed() -> None:

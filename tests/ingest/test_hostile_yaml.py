@@ -33,7 +33,7 @@ BOMBS = {"deep": DEEP, "merged": MERGED, "aliases": ALIASES}
 @pytest.mark.parametrize("name", BOMBS)
 def test_yaml_bomb_is_rejected_by_every_reader(name: str) -> None:
     text = BOMBS[name]
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(YamlLimitError):
         load_yaml(text)
     file = FetchedFile("agent.yaml", "file:///agent.yaml", text.encode())
@@ -45,16 +45,16 @@ def test_yaml_bomb_is_rejected_by_every_reader(name: str) -> None:
         parse_agent(text, "The agent")
     assert "invalid" in read_data(file, "application/yaml").metadata
     assert parse_front_matter(f"---\n{text[:40_000]}\n---\nText")[0] is None
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_base_60_number_stays_text() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     loaded = load_yaml(SIXTY)
     assert loaded["a"] == SIXTY.partition("a: ")[2]
     with pytest.raises(InvalidAgentError):
         parse_agent(SIXTY, "The agent")
-    assert time.monotonic() - started < 3
+    assert time.process_time() - started < 3
     assert load_yaml("a: 1:30\nb: 12\nc: 1.5") == {"a": 90, "b": 12, "c": 1.5}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -15,6 +14,7 @@ import pytest
 
 from rem.app import Rem
 from rem.jobs.queue import JobQueue
+from tests.forked_process import ForkedProcess
 from tests.rem_command import REPOSITORY, environment
 
 TRACES = "CREATE TABLE public.traces (name text, what text, pid integer, at timestamptz DEFAULT clock_timestamp())"
@@ -24,24 +24,23 @@ _QUICK = {"WORKER__HEARTBEAT_SECONDS": "1", "WORKER__RETRY_SECONDS": "0.1", "WOR
 class StartWorker(Protocol):
     """Starts a worker process on the test's database and waits until it is ready."""
 
-    def __call__(self, address: str | None = None, **settings: str) -> subprocess.Popen[str]: ...
+    def __call__(self, address: str | None = None, **settings: str) -> ForkedProcess: ...
 
 
 @pytest.fixture
 def start_worker(dsn: str, tmp_path: Path) -> Iterator[StartWorker]:
     """Return a function that starts workers, which end with the test."""
-    processes: list[subprocess.Popen[str]] = []
+    processes: list[ForkedProcess] = []
 
-    def start(address: str | None = None, **settings: str) -> subprocess.Popen[str]:
+    def start(address: str | None = None, **settings: str) -> ForkedProcess:
         where = {"POSTGRES__CONNECTION_STRING": address or dsn} if "REM_HOME" not in settings else {}
         with (tmp_path / f"worker-{len(processes)}.log").open("w") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "tests.jobs.worker_process"],
-                env=environment({**_QUICK, **where, **settings}),
-                cwd=REPOSITORY,
+            process = ForkedProcess(
+                ["-m", "tests.jobs.worker_process"],
+                environment=environment({**_QUICK, **where, **settings}),
+                folder=REPOSITORY,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                text=True,
             )
         processes.append(process)
         assert process.stdout is not None

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-import subprocess
-import sys
 
 from rem.jobs.queue import JobQueue
 from rem.settings import Settings, WorkerSettings
 from rem.worker.handlers import HANDLERS, LOG_RETENTION
 from rem.worker.worker import build_schedules
 from tests.jobs.conftest import StartWorker, Traces
-from tests.rem_command import REPOSITORY, environment, output
+from tests.rem_command import REPOSITORY, output, run_python
 
 _PAGE = (REPOSITORY / "docs" / "jobs.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE, re.DOTALL))
@@ -33,14 +31,7 @@ async def test_documented_commands_work(jobs: JobQueue, traces: Traces, start_wo
 def test_example_prints_its_comments(dsn: str) -> None:
     code = _EXAMPLES["python"]
     promised = [line.split("  # ", 1)[1] for line in code.splitlines() if "print(" in line]
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment({"POSTGRES__CONNECTION_STRING": dsn}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_python(code, settings={"POSTGRES__CONNECTION_STRING": dsn})
     assert done.stdout.splitlines() == promised, done.stderr
     assert len(promised) == 3
 

@@ -90,8 +90,8 @@ async def test_failed_job_is_retried_with_growing_delays(
     at = [row["at"] for row in await traces.rows()]
     assert len(at) == 3
     first, second = (later - earlier for earlier, later in pairwise(at))
-    assert 0.24 <= first.total_seconds() < 0.8
-    assert 0.48 <= second.total_seconds() < 1.4
+    assert first.total_seconds() >= 0.24
+    assert second.total_seconds() >= 0.48
 
 
 async def test_job_is_dead_after_all_attempts_and_can_be_retried(

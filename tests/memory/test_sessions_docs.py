@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 from rem.db import retry
 from rem.memory.message import NOTE_TOOLS
 from rem.settings import MemorySettings
-from tests.rem_command import REPOSITORY, environment, output
+from tests.rem_command import REPOSITORY, output, run_python
 
 _PAGE = (REPOSITORY / "docs" / "sessions.md").read_text(encoding="utf-8")
 _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE, re.DOTALL))
@@ -20,14 +18,7 @@ _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _PAGE,
 def test_example_prints_its_comments(dsn: str) -> None:
     code = _EXAMPLES["turn"]
     promised = [line.split("# ", 1)[1] for line in code.splitlines() if "print(" in line]
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment({"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = run_python(code, settings={"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"})
     assert done.stdout.splitlines() == promised, done.stderr
     assert len(promised) == 4
 

@@ -104,10 +104,10 @@ HOSTILE = [
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_a_megabyte_takes_linear_time(unit: str) -> None:
     text = unit * (MEGABYTE // len(unit))
-    began = time.perf_counter()
+    began = time.process_time()
     find_private_data(text, ALL)
     find_private_data(f"{make_random(1000)}{text}=@", ALL)
-    assert time.perf_counter() - began < MAX_SECONDS
+    assert time.process_time() - began < MAX_SECONDS
 
 
 def _iter_texts(value: object) -> Iterator[str]:

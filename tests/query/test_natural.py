@@ -204,9 +204,9 @@ async def test_search_text_omits_the_question_phrase(alice: Store) -> None:
 
 async def test_many_open_quotes_are_parsed_quickly(alice: Store) -> None:
     for quote in ("“", "‘", "«", "“‘«", "“a ", "'a", '"a'):
-        started = time.perf_counter()
+        started = time.process_time()
         assert await to_query(alice, quote * 100_000) == Search((quote * 100_000).strip()[:MAX_READ_CHARS])
-        assert time.perf_counter() - started < 2, quote
+        assert time.process_time() - started < 2, quote
 
 
 async def test_huge_text_is_searched_and_shortened_in_the_note(rem: Rem) -> None:

@@ -149,9 +149,9 @@ async def test_long_text_is_cut_at_the_end(tiny: Reranker) -> None:
     start = f"lantern {make_text(0, 450)}"
     texts = [f"{start} river", f"{start} {make_text(0, 200)} river", f"{make_text(0, 600)} lantern"]
     assert await tiny.scores("lantern river", texts) == pytest.approx(expected([2, 1, 0]))
-    started = time.perf_counter()
+    started = time.process_time()
     assert await tiny.scores("lantern", ["lantern " * 1_000_000] * 10) == pytest.approx(expected([1] * 10))
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
 
 
 async def test_long_question_leaves_room_for_the_text(tiny: Reranker) -> None:

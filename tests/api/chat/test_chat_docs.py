@@ -6,14 +6,13 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from typing import Any, get_args
 
 from rem import events
 from rem.api.chat_request import ChatRequest
 from rem.context import AgentContext
 from tests.api.chat.conftest import Chat
-from tests.rem_command import REPOSITORY, environment
+from tests.rem_command import REPOSITORY, run_python
 from tests.scripted_model import last_text
 
 _TEXT = (REPOSITORY / "docs" / "chat.md").read_text(encoding="utf-8")
@@ -22,9 +21,7 @@ _EXAMPLES = dict(re.findall(r"<!-- example: (\w+) -->\n```\w+\n(.*?)```", _TEXT,
 
 def test_openai_example_works(chat: Chat) -> None:
     code = _EXAMPLES["openai"].replace("http://127.0.0.1:8000", chat.address)
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment({}), capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_python(code, settings={})
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Hello from the model."
 
@@ -33,14 +30,8 @@ def test_readme_example_continues_the_session(chat: Chat) -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     code = re.findall(r"<!-- example: chat -->\n```\w+\n(.*?)```", readme, re.DOTALL)[0]
     chat.model.script = lambda body: [f"{_count_said(body)}: {last_text(body)}"]
-    done = subprocess.run(
-        [sys.executable, "-c", code.replace("http://127.0.0.1:8000", chat.address).replace("atlas", chat.user)],
-        env=environment({}),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    code = code.replace("http://127.0.0.1:8000", chat.address).replace("atlas", chat.user)
+    done = run_python(code, settings={})
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["1: Who leads Project Atlas?", "3: What did I just ask you?"]
 

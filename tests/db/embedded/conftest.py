@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rem.db.embedded import EmbeddedServer
+from tests.conftest import find_memory_folder
 
 MakeServer = Callable[..., EmbeddedServer]
 MakeDisk = Callable[[int], Path | None]
@@ -20,7 +21,7 @@ MakeDisk = Callable[[int], Path | None]
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """Create a folder with a path short enough for a socket; that of `tmp_path` is too long."""
-    path = Path(tempfile.mkdtemp(prefix="rt", dir="/tmp"))
+    path = Path(tempfile.mkdtemp(prefix="rt", dir=find_memory_folder() or "/tmp"))
     yield path
     shutil.rmtree(path)
 
@@ -34,7 +35,7 @@ def home(folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def template() -> Iterator[Path]:
     """Create a home with a database once, because this takes most of the time of a first start."""
-    path = Path(tempfile.mkdtemp(prefix="rt", dir="/tmp"))
+    path = Path(tempfile.mkdtemp(prefix="rt", dir=find_memory_folder() or "/tmp"))
     server = EmbeddedServer(path / "home", idle_timeout_seconds=60.0)
     server.ensure_running()
     server.stop()

@@ -280,10 +280,16 @@ async def test_activity_hides_queries_and_signatures_of_others(
     mallory: Client,
 ) -> None:
     slow = f"SELECT pg_sleep(0.2), '{SECRET}' AS fruit"
-    running = asyncio.create_task(mallory.sandbox.select(BOB, slow))
-    await asyncio.sleep(0.1)
-    seen = await mallory.select("SELECT query FROM pg_stat_activity WHERE usename = current_user AND state = 'active'")
-    await running
+    activity = "SELECT query FROM pg_stat_activity WHERE usename = current_user AND state = 'active'"
+    # The query of the other user is short, and a busy machine may miss it or stop it.
+    for _ in range(20):
+        running = asyncio.create_task(mallory.sandbox.select(BOB, slow))
+        await asyncio.sleep(0.1)
+        seen = await mallory.select(activity)
+        await asyncio.gather(running, return_exceptions=True)
+        if len(seen) > 1:
+            break
+    assert len(seen) > 1
     assert any("rem_sql_run($1" in row["query"] for row in seen)
     assert SECRET not in str(seen)
     assert "bob" not in str(seen)
@@ -361,9 +367,8 @@ async def test_waiting_queries_do_not_block_other_verbs(rem: Rem, settings: Sett
     sandbox = sandbox_on(rem, settings, check=False, timeout_seconds=1.0)
     waiting = [asyncio.create_task(sandbox.select(ALICE, "SELECT pg_sleep(0.5)")) for _ in range(8)]
     await asyncio.sleep(0.2)
-    started = time.perf_counter()
     assert await rem.store("alice").lookup("alice-apple")
-    assert time.perf_counter() - started < 0.5
+    assert not all(task.done() for task in waiting)
     assert len(await asyncio.gather(*waiting)) == 8
     await sandbox.close()
 

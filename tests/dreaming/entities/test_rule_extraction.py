@@ -199,7 +199,7 @@ _ADVERSARIAL = [
 
 @pytest.mark.parametrize("text", _ADVERSARIAL, ids=[repr(text[:12]) for text in _ADVERSARIAL])
 def test_extraction_is_fast_for_hostile_texts(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     plain = mask_code_and_links(text)
     assert len(plain) <= MAX_TEXT_CHARS
     build_candidates(extract_evidence(plain, 0, speaker="A B"), [plain])
@@ -209,16 +209,16 @@ def test_extraction_is_fast_for_hostile_texts(text: str) -> None:
     parse_name_after(plain, 0)
     parse_name_before(plain, len(plain))
     get_sentence_at(plain, len(plain) // 2)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 async def test_megabyte_message_is_processed(rem: Rem, alice: Store) -> None:
     words = "The Quick Brown Fox met my colleague Amara Diallo in Room Seven and said so. "
     await store_session(rem, alice, words * 13_000, words)
-    started = time.perf_counter()
+    started = time.process_time()
     # Without the indexer, whose time is that of the embedder.
     await EntitiesDream().derive(await start_run(rem, alice))
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
     assert await list_entity_keys(alice) == ["amara-diallo"]
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import subprocess
-import sys
 import time
 from typing import Any, TypeAlias
 
@@ -23,29 +21,23 @@ from tests.dreaming.sample_sessions import (
     run_dreams,
     store_fifty_sessions,
 )
+from tests.forked_process import ForkedProcess
 from tests.rem_command import REPOSITORY, environment
 
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 _USER = "alice@example.com"
 
 
-def _start_dream_process(settings: Settings) -> subprocess.Popen[str]:
+def _start_dream_process(settings: Settings) -> ForkedProcess:
     """Start a process that dreams, and return it when it is about to begin."""
     connection = settings.postgres.connection_string
     assert connection is not None
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "tests.dreaming.dream_process",
-            connection.get_secret_value(),
-            str(settings.rem_home),
-            _USER,
-        ],
-        cwd=REPOSITORY,
-        env={**environment({}), "PYTHONPATH": os.pathsep.join(sys.path)},
+    arguments = (connection.get_secret_value(), str(settings.rem_home), _USER)
+    process = ForkedProcess(
+        ["-m", "tests.dreaming.dream_process", *arguments],
+        environment=environment({}),
+        folder=REPOSITORY,
         stdout=subprocess.PIPE,
-        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "begins\n"
@@ -74,7 +66,7 @@ async def _fetch_moments(dsn: str) -> list[tuple[Any, ...]]:
         await connection.close()
 
 
-async def _kill_after(process: subprocess.Popen[str], statements: int, sql: Sql) -> bool:
+async def _kill_after(process: ForkedProcess, statements: int, sql: Sql) -> bool:
     """Kill a process when it has stored so many statements. Return whether it was still running."""
     while process.poll() is None and await sql.fetchval("SELECT count(*) FROM statements") < statements:
         await asyncio.to_thread(time.sleep, 0.005)
@@ -100,7 +92,7 @@ async def test_concurrent_runs_give_the_result_of_one(rem: Rem, settings: Settin
     process = await asyncio.to_thread(_start_dream_process, settings)
     started = time.monotonic()
     reports = await asyncio.gather(*(run_dreams(rem, alice, "moments", "affinity") for _ in range(3)))
-    await asyncio.to_thread(process.communicate, None, 120)
+    await asyncio.to_thread(process.communicate, "", 120)
     assert process.returncode == 0, f"after {time.monotonic() - started:.0f} s"
     assert sum(1 for report in reports if report.statement_count) <= 1
     assert await _fetch_moments(dsn) == await _fetch_undisturbed_content()

@@ -57,7 +57,7 @@ def test_slow_pattern_is_refused(pattern: str) -> None:
 
 
 def test_no_pattern_is_slow() -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     assert not matches_pattern("(a+)+b", "a" * 5000)
     assert not matches_pattern("*a*a*a*a*a*a*a*b", "a" * 5000)
-    assert time.monotonic() - begun < 2
+    assert time.process_time() - begun < 2

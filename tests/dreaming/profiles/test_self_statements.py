@@ -182,9 +182,9 @@ def test_long_messages_are_processed_fast() -> None:
         "ich bin a nach ",
         "I have a dog called Ab and ",
     ):
-        started = time.perf_counter()
+        started = time.process_time()
         lines((piece * 1000)[:1000])
-        assert time.perf_counter() - started < 1
+        assert time.process_time() - started < 1
 
 
 async def dream(rem: Rem, store: Store, **more: Any) -> int:
@@ -306,9 +306,9 @@ def test_own_words_around_pasted_text_count() -> None:
 
 def test_long_message_takes_linear_time() -> None:
     for piece in ("\n", " ", "\t", ".", ".\n", "> ", "```", "I live in ", "I am not vegan, "):
-        started = time.perf_counter()
+        started = time.process_time()
         lines((piece * 100_000)[:100_000])
-        assert time.perf_counter() - started < 5
+        assert time.process_time() - started < 5
 
 
 async def test_run_finds_new_home_and_employer(rem: Rem, alice: Store) -> None:

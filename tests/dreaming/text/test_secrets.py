@@ -64,9 +64,9 @@ def test_sentence_about_passwords_and_numbers_is_kept(text: str) -> None:
 
 @pytest.mark.parametrize("part", ["password ", "password for ", "1 ", "-----BEGIN PRIVATE", "a1B", "pin is ", "S. "])
 def test_masking_is_fast_on_repetitive_text(part: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     mask_secrets(part * (100_000 // len(part)))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 async def test_no_dream_stores_a_secret(rem: Rem, alice: Store) -> None:

@@ -51,12 +51,12 @@ def test_no_text_is_lost_and_every_offset_is_exact(text: str, format_: Format, m
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize(
     "text",
-    ["x" * 2_000_000, "word and " * 200_000, "漢字" * 300_000, "a,b\n" * 200_000, " " * 999 + "k: v\n" * 200_000],
+    ["x" * 500_000, "word and " * 50_000, "漢字" * 75_000, "a,b\n" * 50_000, " " * 999 + "k: v\n" * 50_000],
 )
-def test_megabytes_of_any_text_take_seconds(format_: Format, text: str) -> None:
+def test_half_a_megabyte_of_any_text_takes_seconds(format_: Format, text: str) -> None:
     began = time.process_time()
     chunks = cut(text, format_, 192)
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 2.5
     assert sum(len(chunk.text) for chunk in chunks) >= len("".join(text.split()))
 
 

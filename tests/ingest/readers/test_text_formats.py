@@ -291,11 +291,11 @@ async def test_invalid_data_is_read_as_text_with_the_error(name: str, text: str)
 async def test_yaml_bomb_is_read_as_short_text() -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     merged = ["b0: &b0 {k: v}"] + [f"b{n}: &b{n} {{<<: [{', '.join([f'*b{n - 1}'] * 9)}]}}" for n in range(1, 30)]
-    started = time.monotonic()
+    started = time.process_time()
     for text in ("\n".join(lines), "\n".join(merged)):
         assert (await read_sample("a.yaml", text)).text == text
         assert (await read_sample("a.md", f"---\n{text}\n---\nText")).metadata == {}
-    assert time.monotonic() - started < 3
+    assert time.process_time() - started < 3
 
 
 async def test_formatting_deeply_nested_json_stays_small() -> None:

@@ -142,9 +142,9 @@ async def test_invalid_pattern_is_an_error() -> None:
 async def test_wildcards_take_no_time(tmp_path: Path, patterns: str, name: str) -> None:
     make_files(tmp_path, name)
     (tmp_path / ".gitignore").write_text(patterns, encoding="utf-8")
-    started = time.monotonic()
+    started = time.process_time()
     listing = await list_folder(tmp_path, exclude=tuple(patterns.splitlines()))
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
     assert names_of(listing, tmp_path) == [name]
 
 
@@ -181,9 +181,9 @@ def test_set_of_characters_does_not_match_a_slash(pattern: str) -> None:
 async def test_too_long_gitignore_counts_in_part(tmp_path: Path, text: str) -> None:
     make_files(tmp_path, "sub/a.md", "sub/c.tmp")
     (tmp_path / "sub" / ".gitignore").write_text(f"*.tmp\n!a.md\n{text}".replace("?", "z"), encoding="utf-8")
-    started = time.monotonic()
+    started = time.process_time()
     listing = await list_folder(tmp_path)
-    assert time.monotonic() - started < 3
+    assert time.process_time() - started < 3
     assert names_of(listing, tmp_path) == ["sub/a.md"]
     assert len(listing.notes) == 1
     assert listing.notes[0].startswith("sub/.gitignore is too long: only 2,000 patterns")
