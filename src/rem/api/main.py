@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import BaseRoute
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from rem.agents.service import Agents
@@ -116,19 +117,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _include_routes(app: FastAPI) -> None:
-    routers = [chat.router, models.router, query.router, sessions.router, messages.router, feedback.router]
-    routers += [approvals.router, moments.router, files.router, agents.router, tool_gaps.router, entities.router]
-    routers += [admin.router]
-    api = APIRouter(prefix="/api/v1", responses=COMMON_ERRORS)
-    for router in routers:
-        api.include_router(router)
-    app.include_router(api)
-    # The paths that OpenAI's clients use if they are given only the host.
-    for router in (chat.router, models.router):
-        app.include_router(router, prefix="/v1", responses=COMMON_ERRORS, include_in_schema=False)
-    for router in (auth.router, auth.dev_router):
-        app.include_router(router, responses=COMMON_ERRORS)
-    app.include_router(health.router)
+    app.router.routes += _build_routes()
     app.router.routes += oauth.make_oauth_routes()
     mount_mcp(
         app,
@@ -136,6 +125,26 @@ def _include_routes(app: FastAPI) -> None:
         allowed_hosts=app.state.settings.api.allowed_hosts,
         allowed_origins=app.state.settings.api.cors_origins,
     )
+
+
+@cache
+def _build_routes() -> list[BaseRoute]:
+    """Return the routes of the API. They know no application, so they are built once: that takes 0.2 s."""
+    builder = FastAPI(openapi_url=None, generate_unique_id_function=_operation_id)
+    routers = [chat.router, models.router, query.router, sessions.router, messages.router, feedback.router]
+    routers += [approvals.router, moments.router, files.router, agents.router, tool_gaps.router, entities.router]
+    routers += [admin.router]
+    api = APIRouter(prefix="/api/v1", responses=COMMON_ERRORS)
+    for router in routers:
+        api.include_router(router)
+    builder.include_router(api)
+    # The paths that OpenAI's clients use if they are given only the host.
+    for router in (chat.router, models.router):
+        builder.include_router(router, prefix="/v1", responses=COMMON_ERRORS, include_in_schema=False)
+    for router in (auth.router, auth.dev_router):
+        builder.include_router(router, responses=COMMON_ERRORS)
+    builder.include_router(health.router)
+    return builder.router.routes
 
 
 async def _make_mcp_env(app: FastAPI, context: AgentContext) -> ToolEnv:
