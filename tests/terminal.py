@@ -63,7 +63,7 @@ class Terminal:
         """Change the size of the terminal, as a person does with the mouse."""
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
-    def wait_for(self, text: str, seconds: float = 20) -> str:
+    def wait_for(self, text: str, seconds: float = 60) -> str:
         """Wait until a text is printed after the last one that was waited for. Return all that came before it."""
         deadline = time.monotonic() + seconds
         while True:
@@ -78,7 +78,7 @@ class Terminal:
 
     def wait_for_end(self) -> int:
         """Wait until the program ends. Return its exit code."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self._read(deadline):
             pass
         return self.process.wait(30)
