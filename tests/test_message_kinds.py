@@ -11,6 +11,9 @@ from rem.models import MessageKind, Role
 
 _EXAMPLES = {
     MessageKind.STATEMENT: [
+        "did the dishes today",
+        "Do exercises twice a day.",
+        "can only come on friday",
         "My code word for the boat is heliotrope-91.",
         "Hi! I'm Sam. I live in Svendborg.",
         "Yusuf is allergic to peanuts.",
@@ -57,6 +60,10 @@ _EXAMPLES = {
         "Reply from Anna came today",
     ],
     MessageKind.QUESTION: [
+        "whats my new phone number",
+        "wheres my bike",
+        "is magnesium good for cramps",
+        "do kilts have pockets",
         "What is my code word for the boat?",
         "what is my code word",
         "Where do I live?",
@@ -111,6 +118,9 @@ _EXAMPLES = {
         "meine letzten Notizen",
     ],
     MessageKind.SMALL_TALK: [
+        "cheers, speak later",
+        "thats it for the week, bye",
+        "ok brb",
         "only 1 and 3",
         "brilliant",
         "Hi",

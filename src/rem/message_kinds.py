@@ -262,4 +262,6 @@ def _commands() -> re.Pattern[str]:
 
 @cache
 def _small_talk() -> re.Pattern[str]:
-    return re.compile(rf"{alternatives('message_kinds.small_talk')}[\s.!?,)…]*\Z")
+    courtesy = alternatives("message_kinds.small_talk")
+    # Several of them one after the other: "cheers, speak later".
+    return re.compile(rf"{courtesy}(?:[\s.!?,)…]+{courtesy}){{0,3}}[\s.!?,)…]*\Z")

@@ -180,3 +180,24 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
     if similar:
         return f" Did you mean {similar[0]}?"
     return f" There are {', '.join(choices)}." if 0 < len(choices) <= MAX_LISTED_CHOICES else ""
+
+
+_CONTRACTIONS = re.compile(
+    r"\b(?:(?P<negated>is|are|was|were|do|does|did|has|have|had|ca|wo|could|would|should)nt"
+    r"|(?P<subject>he|she|that|there|what|where|who|how)s|(?P<own>i)(?P<verb>m|ve)|(?P<plural>they|we|you)(?P<are>re|ve)"
+    r"|its(?= (?:now|not|on|at|in|the|an?|going|been|next|still|off|over|back|gone|only|just|called|moved)\b))\b",
+    re.IGNORECASE,
+)
+
+
+def restore_apostrophes(text: str) -> str:
+    """Return a text with the apostrophes that people leave out in messages: doesnt, im, its now."""
+    return _CONTRACTIONS.sub(_restore_apostrophe, text)
+
+
+def _restore_apostrophe(match: re.Match[str]) -> str:
+    word = match.group()
+    if match["negated"]:
+        return f"{word[:-2]}n't"
+    ending = len(match["verb"] or match["are"] or "s")
+    return word if word.lower() == "were" else f"{word[:-ending]}'{word[-ending:]}"

@@ -40,6 +40,26 @@ def test_statements_are_stored_corrected_and_forgotten(env: dict[str, str]) -> N
     assert "nothing to forget" in output("forget", topic, settings=env)
 
 
+def test_one_of_several_matching_texts_is_chosen_by_its_number(env: dict[str, str]) -> None:
+    for text in ("My flight to Oslo is SK1425.", "My flight to Rome is LH230.", "My flight to Cork is EI811."):
+        output("remember", text, settings=env)
+    command = ("correct", "my flight", "--to", "My flight to Rome is LH232.")
+    shown = output(*command, "--dry-run", settings=env)
+    number = next(line.split(".")[0].strip() for line in shown.splitlines() if "LH230" in line)
+    refused = rem(*command, settings=env, stdin="7\nn\n")
+    assert refused.returncode == 1
+    assert "numbers from 1 to 3" in refused.stderr
+    done = rem(*command, settings=env, stdin=f"{number}\n")
+    assert "1 text changed" in done.stdout
+    texts = output("query", 'SEARCH "flight"', settings=env)
+    assert all(word in texts for word in ("SK1425", "EI811", "LH232"))
+    assert "LH230" not in texts
+    again = output(
+        "correct", "flight to Cork", "--to", "My flight to Cork is EI813.", "--only", "1", "--yes", settings=env
+    )
+    assert "1 text changed" in again
+
+
 def test_default_user_and_shared_rows(env: dict[str, str]) -> None:
     output("remember", "My sign is Leo.", settings=env)
     search = ("query", 'SEARCH "sign"', "--json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -69,6 +70,14 @@ def test_date_means_midnight_utc() -> None:
     assert parse_time("2026-12-01T18:00+02:00") == datetime(2026, 12, 1, 16, tzinfo=UTC)
     with pytest.raises(InvalidInputError, match="is not a date"):
         parse_time("tomorrow")
+
+
+def test_time_without_an_offset_is_in_the_zone_of_the_caller() -> None:
+    zone = ZoneInfo("Europe/Ljubljana")
+    assert parse_time("2026-12-01", zone) == datetime(2026, 11, 30, 23, tzinfo=UTC)
+    now = datetime(2026, 7, 1, tzinfo=zone)
+    assert parse_expiry(None, "2026-07-02T08:00", False, now=now) == datetime(2026, 7, 2, 6, tzinfo=UTC)
+    assert parse_expiry("1d", None, False, now=now) == now + timedelta(days=1)
 
 
 @pytest.mark.parametrize("options", [(None, None, False), ("1d", "2026-12-01", False), ("1d", None, True)])

@@ -133,6 +133,16 @@ async def test_own_note_comes_before_a_shared_one(rem: Rem, notes: Ingester, ali
     assert await keys(alice, "Marta Kowalczyk") == ["files/notes/people/marta.md", "files/m.md"]
 
 
+async def test_person_in_a_title_is_found_without_the_honorific_and_by_the_first_name(
+    rem: Rem, alice: Store, ingester: Ingester
+) -> None:
+    await ingester.ingest(note("doctor.md", "# Dr. Petra Kovač\n\nOur doctor.\n"))
+    await ingester.ingest(note("loan.md", "# Grace period of the loan\n\nTen days.\n"))
+    assert await keys(alice, "Petra Kovač") == await keys(alice, "Dr. Petra Kovač") == ["files/notes/doctor.md"]
+    assert len(await keys(alice, "Petra")) == 1
+    assert await keys(alice, "Grace") == []
+
+
 async def test_changed_title_and_alias_replace_the_keys(rem: Rem, notes: Ingester, alice: Store) -> None:
     text = MARTA.replace("Marta Kowalczyk", "Marta Nowak").replace("Marta K.", "Tusia").replace("Allergies", "Food")
     assert (await notes.ingest(note("people/marta.md", text))).status == "changed"

@@ -35,6 +35,12 @@ _NOISE = [
     "I bought a ladder.",
 ]
 _REPLACED = [
+    ("my back hurts on the right side", "my back is fine again btw", "does my back still hurt?"),
+    (
+        "i parked my bike at the back entrance of the hospital",
+        "moved my bike home, its in our cellar now",
+        "where's my bike?",
+    ),
     ("I live in Svendborg.", "We moved to Aarhus last week.", "Where do I live?"),
     (
         "My code word for the boat is heliotrope-91.",
@@ -91,6 +97,11 @@ _REPLACED = [
     ("I lent my blue tent to Oskar.", "Oskar brought back the tent with a hole in it.", "Where is my blue tent?"),
 ]
 _NOT_REPLACED = [
+    (
+        "Our conductor picked Finlandia for the autumn concert.",
+        "The concert's been moved, it's on 25 October now, in the school gym.",
+        "Which piece do we play at the autumn concert?",
+    ),
     ("Marta is my sister.", "Marta is coming on Saturday.", "Who is Marta?"),
     ("Marta likes tulips.", "I cancelled dinner with Marta.", "What does Marta like?"),
     ("The meeting on Monday is in room 4.", "The meeting on Tuesday is in room 5.", "Where is the meeting on Monday?"),
@@ -158,6 +169,27 @@ async def test_weak_match_is_noted(rem: Rem, sql: asyncpg.Connection[asyncpg.Rec
     assert WEAK_NOTE in (await rem.ask("Who won the chess championship in Reykjavik?", user=_USER)).notes
     for question in ("Who plays the cello?", "Which floor is the broken printer on?", "When does the sauna open?"):
         assert WEAK_NOTE not in (await rem.ask(question, user=_USER)).notes, question
+
+
+async def test_few_texts_answer_clearly_or_not(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    await tell(rem, sql, 1, "We moved to Odense last week")
+    for question in ("Where do I live?", "Where did we move?", "What's my address?"):
+        assert WEAK_NOTE not in (await rem.ask(question, user=_USER)).notes, question
+    for question in ("Who fixed the boiler?", "Where does Tom live?"):
+        result = await rem.ask(question, user=_USER)
+        assert not result.results or WEAK_NOTE in result.notes, question
+
+
+async def test_author_says_where_they_work_in_their_own_words(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await tell(rem, sql, 3, "im mia, nurse on a childrens ward in kiel", "so i work on christmas eve, late shift")
+    await tell(rem, sql, 1, "the trolley is not my job after all, jannis gets it", *_NOISE)
+    rows = await answer(rem, "Where do I work?")
+    assert rows[0]["record"]["content"].startswith("im mia, nurse")
+    rows = await answer(rem, "Which day do I have to work at Christmas?")
+    assert rows[0]["record"]["content"].startswith("so i work on christmas eve")
+    assert not [row for row in rows if "superseded_by" in row]
 
 
 async def test_questions_do_not_change_the_rarity_of_words(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:

@@ -9,7 +9,15 @@ from uuid import UUID
 import typer
 
 from rem.cli.output import print_wrapped
-from rem.cli.runtime import JsonOption, TenantOption, UserOption, get_default_user, print_to_stderr, run_with_rem
+from rem.cli.runtime import (
+    JsonOption,
+    TenantOption,
+    UserOption,
+    get_default_user,
+    load_settings,
+    print_to_stderr,
+    run_with_rem,
+)
 from rem.cli.terminal_text import echo
 from rem.dreaming.registry import DREAMS
 
@@ -197,7 +205,8 @@ def statements(
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Statements that were valid at that time: 2026-05-15, 2026-05-15T18:00 (UTC)."
+            metavar="TIME",
+            help="Statements that were valid at that time: 2026-05-15, 2026-05-15T18:00 (in the zone REM_TIME_ZONE).",
         ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many.")] = 100,
@@ -212,12 +221,14 @@ def statements(
     from rem.cli.output import print_json
     from rem.forgetting.expiry import parse_time
 
-    at_utc = None if at is None else parse_time(at)
+    valid_at = None if at is None else parse_time(at, load_settings().time_zone)
 
     async def work(rem: Rem) -> StatementPage:
         from rem.dreaming.history import list_statement_page
 
-        return await list_statement_page(rem.store(user, tenant=tenant), key, at=at_utc, limit=limit, with_links=links)
+        return await list_statement_page(
+            rem.store(user, tenant=tenant), key, at=valid_at, limit=limit, with_links=links
+        )
 
     page = run_with_rem(work)
     if as_json:

@@ -19,6 +19,7 @@ from rem.cli.runtime import (
     UserOption,
     audited,
     confirm,
+    load_settings,
     print_to_stderr,
     run_with_rem,
 )
@@ -59,7 +60,7 @@ def expire(
     from rem.forgetting.expiry import expire, parse_expiry
 
     require_nonempty_keys(keys)
-    expires_at = parse_expiry(within, at, never)
+    expires_at = parse_expiry(within, at, never, now=load_settings().now())
 
     async def work(rem: Rem) -> list[Entity]:
         store = rem.store(user, tenant=tenant)

@@ -12,6 +12,7 @@ from rem.cli.runtime import (
     TenantOption,
     UserOption,
     YesOption,
+    choose_numbers,
     confirm,
     print_to_stderr,
     require_user,
@@ -63,30 +64,45 @@ def correct(
     to: Annotated[str, typer.Option("--to", metavar="TEXT", help="The statement that is true now.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be corrected.")] = False,
     yes: YesOption = False,
+    only: Annotated[
+        list[int] | None,
+        typer.Option("--only", metavar="NUMBER", help="Correct only the text with this number; may be repeated."),
+    ] = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
     """Show what is stored about a topic, then replace it.
 
-    Notes, entities and moments change and keep their old text. Messages and files stay, and are marked as replaced.
+    If several texts match, answer with the numbers of those that you mean. Notes, entities and moments change and keep
+    their old text. Messages and files stay, and are marked as replaced.
     """
 
     async def work(rem: Rem) -> tuple[ChangeRequest, ChangeReport | None]:
         changes = rem.changes(user, tenant=tenant)
         request = await changes.request_correction(topic, to)
-        return request, await ask_and_confirm(changes, request, dry_run=dry_run, yes=yes, as_json=as_json)
+        return request, await ask_and_confirm(changes, request, dry_run=dry_run, yes=yes, as_json=as_json, only=only)
 
     print_change(*run_with_rem(work), as_json=as_json)
 
 
 async def ask_and_confirm(
-    changes: ChangeRequests, request: ChangeRequest, *, dry_run: bool, yes: bool, as_json: bool
+    changes: ChangeRequests,
+    request: ChangeRequest,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    only: list[int] | None = None,
 ) -> ChangeReport | None:
-    """Show a request, ask the person at the terminal, and carry it out. Return None for a dry run."""
+    """Show a request, ask the person at the terminal, and carry it out. Return None for a dry run.
+
+    Of several texts, the person chooses some by their numbers, or `only` has these.
+    """
     from rem.cli.output import print_wrapped
     from rem.cli.terminal_text import escape_control_characters
 
+    numbers = only or None
     try:
         if not as_json or not (yes or dry_run):
             print_wrapped(escape_control_characters(request.preview), indent="   ", err=as_json)
@@ -94,11 +110,22 @@ async def ask_and_confirm(
             await changes.reject(request.code, by=IN_TERMINAL)
             return None
         if not yes:
-            confirm("Forget this for good?" if request.kind == "forget" else "Correct this?")
+            numbers = _ask_for_numbers(request, numbers)
     except typer.Abort:
         await changes.reject(request.code, by=IN_TERMINAL)
         raise
-    return await changes.confirm(request.code, by=IN_TERMINAL)
+    return await changes.confirm(request.code, by=IN_TERMINAL, numbers=numbers)
+
+
+def _ask_for_numbers(request: ChangeRequest, numbers: list[int] | None) -> list[int] | None:
+    """Ask for a confirmation, and which of several texts are meant. Return their numbers, or None for all."""
+    is_forget = request.kind == "forget"
+    if numbers is None and len(request.rows) > 1:
+        count = len(request.rows)
+        return choose_numbers(f"Forget all {count} for good?" if is_forget else f"Correct all {count}?", count)
+    shown = "this" if numbers is None else f"number {', '.join(map(str, numbers))}"
+    confirm(f"Forget {shown} for good?" if is_forget else f"Correct {shown}?")
+    return numbers
 
 
 def print_change(request: ChangeRequest, report: ChangeReport | None, *, as_json: bool) -> None:

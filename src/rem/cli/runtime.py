@@ -74,7 +74,10 @@ ExpireInOption = Annotated[
     str | None, typer.Option("--in", metavar="SPAN", help="Expire after this time: 30d, 12h, 2w.")
 ]
 ExpireAtOption = Annotated[
-    str | None, typer.Option("--at", metavar="TIME", help="Expire at this time: 2026-12-01, 2026-12-01T18:00 (UTC).")
+    str | None,
+    typer.Option(
+        "--at", metavar="TIME", help="Expire at this time: 2026-12-01, 2026-12-01T18:00 (in the zone REM_TIME_ZONE)."
+    ),
 ]
 ExpireNeverOption = Annotated[bool, typer.Option("--never", help="Never expire.")]
 
@@ -135,6 +138,41 @@ def confirm(question: str) -> None:
         raise
     if not is_confirmed:
         raise typer.Abort
+
+
+def choose_numbers(question: str, count: int) -> list[int] | None:
+    """Ask which items of a numbered list are meant. Return their numbers, or None for all of them.
+
+    Raise typer.Abort unless the answer is yes or numbers of the list. Another answer is asked for again.
+    """
+    from rem.errors import InvalidInputError
+
+    while True:
+        try:
+            answer = typer.prompt(
+                f"{question} [y/N, or numbers such as 1 3]", default="n", show_default=False, err=True
+            )
+        except typer.Abort:
+            print_to_stderr("")
+            raise
+        try:
+            return parse_numbers(answer, count)
+        except InvalidInputError as error:
+            print_to_stderr(str(error))
+
+
+def parse_numbers(answer: str, count: int) -> list[int] | None:
+    """Return the numbers in an answer to a numbered list; None for yes. Raise typer.Abort for no."""
+    from rem.errors import InvalidInputError
+
+    words = answer.lower().replace(",", " ").split()
+    if words in (["y"], ["yes"], ["all"]):
+        return None
+    if words in ([], ["n"], ["no"], ["none"]):
+        raise typer.Abort
+    if not all(word.isdecimal() and 1 <= int(word) <= count for word in words):
+        raise InvalidInputError(f"Answer y for all, n for none, or numbers from 1 to {count}.")
+    return sorted({int(word) for word in words})
 
 
 def set_up_logging(verbose: bool) -> None:

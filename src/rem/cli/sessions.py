@@ -22,6 +22,7 @@ from rem.cli.runtime import (
     YesOption,
     audited,
     confirm,
+    load_settings,
     print_to_stderr,
     run_with_rem,
 )
@@ -98,11 +99,13 @@ def show(
             {**row.model_dump(mode="json"), "messages": [message.model_dump(mode="json") for message in messages]}
         )
         return
-    echo(f"{row.name or row.id}, {row.created_at:%Y-%m-%d %H:%M} (UTC)")
+    created_at = row.created_at.astimezone(load_settings().time_zone)
+    echo(f"{row.name or row.id}, {created_at:%Y-%m-%d %H:%M} ({created_at.tzname()})")
     if row.system_prompt is not None:
         echo(f"System prompt: {row.system_prompt}")
     for message in messages:
-        echo(f"\n[{message.message_index}] {_speaker(message)}, {message.created_at:%H:%M:%S}")
+        said_at = message.created_at.astimezone(created_at.tzinfo)
+        echo(f"\n[{message.message_index}] {_speaker(message)}, {said_at:%H:%M:%S}")
         echo(message.content or _describe_call(message))
 
 
@@ -240,7 +243,7 @@ def expire_session(
     from rem.cli.forget import format_expiry
     from rem.forgetting.expiry import expire, parse_expiry
 
-    expires_at = parse_expiry(within, at, never)
+    expires_at = parse_expiry(within, at, never, now=load_settings().now())
 
     async def work(rem: Rem) -> UUID:
         memory = _open_memory(rem, user, tenant)

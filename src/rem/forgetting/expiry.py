@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -42,26 +42,28 @@ def parse_duration(text: str) -> timedelta:
     return timedelta(seconds=seconds)
 
 
-def parse_time(text: str) -> datetime:
-    """Parse a date or time in ISO 8601. Without an offset it is in UTC. Raise InvalidInputError if it is neither."""
+def parse_time(text: str, zone: tzinfo = UTC) -> datetime:
+    """Parse a date or time in ISO 8601. Without an offset it is in `zone`. Raise InvalidInputError if it is neither."""
     try:
         time = datetime.fromisoformat(text.strip())
     except ValueError as error:
         today = date.today().isoformat()
         raise InvalidInputError(f"{text!r} is not a date: write {today} or {today}T18:00.") from error
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=zone)
 
 
 def parse_expiry(within: str | None, at: str | None, never: bool, *, now: datetime | None = None) -> datetime | None:
     """Return the expiry time that exactly one of the three options gives; None for never.
 
-    Raise InvalidInputError if none or several of them are given.
+    A time without an offset is in the time zone of `now` (default: the clock, in UTC). Raise InvalidInputError if none
+    or several of them are given.
     """
     if sum((within is not None, at is not None, never)) != 1:
         raise InvalidInputError("Give exactly one of --in 30d, --at 2026-12-01 and --never.")
+    now = now or datetime.now(UTC)
     if within is not None:
-        return (now or datetime.now(UTC)) + parse_duration(within)
-    return None if at is None else parse_time(at)
+        return now + parse_duration(within)
+    return None if at is None else parse_time(at, now.tzinfo or UTC)
 
 
 async def expire(store: Store, entities: Sequence[Entity], at: datetime | None) -> None:

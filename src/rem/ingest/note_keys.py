@@ -7,6 +7,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from rem.ingest.chunking.chunker import Chunk
@@ -16,10 +17,13 @@ from rem.ingest.links import NoteLink, find_links, resolve_uri
 from rem.ingest.models import FetchedFile, ParsedDocument
 from rem.ingest.readers.mime import MARKDOWN
 from rem.models import Edge
+from rem.rules import word_set
 from rem.text import clean_text, collapse_spaces
 
 MAX_ALIASES = 50
 MAX_LINKS = 2000
+MAX_NAME_WORDS = 4
+"""A longer title is not just the name of a person."""
 _MARKUP = re.compile(r"[*`]+|\[\[|\]\]")
 
 
@@ -37,7 +41,7 @@ def find_title(document: ParsedDocument) -> str | None:
 def list_aliases(file: FetchedFile, document: ParsedDocument, title: str | None) -> list[str]:
     """Return the names of a file besides its path: its title, the aliases in its front matter, and its file name."""
     base = posixpath.basename(file.name)
-    names = [title, *_read_front_matter_aliases(document.metadata)]
+    names = [title, _strip_honorific(title), *_read_front_matter_aliases(document.metadata)]
     if document.format in ("markdown", "text"):
         path = posixpath.splitext(file.name)[0]
         # A wiki link has the path below the folder of all notes, without that folder's own name.
@@ -62,6 +66,9 @@ def add_note_names(
         if heading and heading != title:
             headings.setdefault(max(0, bisect_right(starts, section.start) - 1), []).append(heading)
     sections = {place: _section_metadata(found, [title or stem, stem]) for place, found in headings.items()}
+    if first_name := _find_first_name(title):
+        # The first name of the person whom a note is about is a weak key, like a heading: another row can have it.
+        sections[0] = {**sections.get(0, {}), "headings": [first_name, *sections.get(0, {}).get("headings", [])]}
     return [
         replace(chunk, metadata={**chunk.metadata, **common, **sections.get(place, {})})
         for place, chunk in enumerate(chunks)
@@ -109,6 +116,25 @@ def _get_front_matter(metadata: dict[str, Any]) -> dict[str, Any]:
 
 def _clean_heading(title: str | None) -> str | None:
     return collapse_spaces(clean_text(_MARKUP.sub("", title))) or None if title else None
+
+
+def _strip_honorific(title: str | None) -> str | None:
+    """Return the title "Dr. Petra Novak" as "Petra Novak"; None if it has no honorific."""
+    first, _, rest = (title or "").partition(" ")
+    return rest.strip() or None if first.lower().rstrip(".") in _words("honorifics") else None
+
+
+def _find_first_name(title: str | None) -> str | None:
+    """Return the first name if a title is the full name of a person."""
+    words = (_strip_honorific(title) or title or "").split()
+    has_capitals = all(word[0].isupper() or word in _words("particles") for word in words)
+    is_name = 1 < len(words) <= MAX_NAME_WORDS and has_capitals
+    return words[0] if is_name and words[0].lower() in _words("given_names") else None
+
+
+@cache
+def _words(name: str) -> frozenset[str]:
+    return word_set(f"names.{name}")
 
 
 def _section_metadata(headings: Sequence[str], names: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,13 @@ from rem.models.entity import Entity
 from rem.models.field_types import Label, UtcDateTime
 
 
-class User(Entity, table="users", key_fields=("name", "email", "id"), summary="summary", search=("summary",)):
+class User(
+    Entity,
+    table="users",
+    key_fields=("name", "email", "id"),
+    summary="summary",
+    search=("summary", "role", "interests", "preferred_topics"),
+):
     """A person, found by name, e-mail address or id. Without a name, the address is the name."""
 
     name: Label

@@ -7,7 +7,7 @@ question about a named thing, as a search in a time, and else as a search.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -18,13 +18,15 @@ from rem.errors import InvalidInputError, QueryLimitError, QuerySyntaxError
 from rem.message_kinds import classify_message
 from rem.models.field_types import check_text
 from rem.models.message import MessageKind
-from rem.query.answer_rows import FETCH_FACTOR, arrange_rows
+from rem.query.answer_rows import FETCH_FACTOR, arrange_rows, get_text
 from rem.query.executor import note_misspelt_clause
 from rem.query.language.grammar import FIRST_WORDS, TIME_WORDS, VERBS
 from rem.query.language.parser import parse_query
 from rem.query.language.printer import print_query
 from rem.query.list_questions import read_list_question
 from rem.query.question_names import Connection, QuestionNames, asks_when, find_names, is_explicit_key
+from rem.query.question_words import QuestionWords
+from rem.query.superseded import states_asked_property
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.time_phrases import Period, find_time_phrase, format_time
 from rem.rules import word_set
@@ -57,6 +59,8 @@ UNNAMED_TABLES = ("sessions", "messages", "moments", "feedbacks", "shared_sessio
 MIN_CLEAR_MATCH = 0.58
 """The similarity plus the share of the question's words. Of 374 right answers to everyday questions, 3 % have less, and
 of 149 answers to questions about somebody else's life, 65 %."""
+MAX_TINY_ROWS = 5
+"""A search in a memory of so few texts returns all of them that are similar at all."""
 WEAK_NOTE = "Nothing clearly answers this: these are the nearest texts."
 """A note of an answer whose best row is a weak match."""
 _TEXT_FIELDS = ("content", "summary", "description")
@@ -244,7 +248,7 @@ async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Rea
         if isinstance(also, Search) and merged is not result:
             notes.append(f"Then: {_shorten(also)}")
         result = merged
-    if query == _apply_limit(reading.query, limit) and isinstance(query, Search) and _is_weak(result.results):
+    if query == _apply_limit(reading.query, limit) and isinstance(query, Search) and _is_weak(text, query, result):
         notes.append(WEAK_NOTE)
     if reading.if_empty and not result.results:
         notes.append(reading.if_empty)
@@ -253,10 +257,25 @@ async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Rea
     return replace(result, notes=(*notes, *result.notes))
 
 
-def _is_weak(rows: Sequence[dict[str, Any]]) -> bool:
+def _is_weak(question: str, query: Search, result: QueryResult) -> bool:
     """Return whether the best rows share little with the question, by words and by meaning."""
-    best = [row for row in rows[:2] if isinstance(row.get("similarity"), float)]
-    return bool(best) and all(row["similarity"] + float(row.get("weight") or 0.0) < MIN_CLEAR_MATCH for row in best)
+    best = [row for row in result.results[:2] if isinstance(row.get("similarity"), float)]
+    is_tiny = len(result.results) <= min(MAX_TINY_ROWS, query.limit - 1)
+    return bool(best) and not any(_is_clear(question, row, is_tiny=is_tiny) for row in best)
+
+
+def _is_clear(question: str, row: dict[str, Any], *, is_tiny: bool) -> bool:
+    """Return whether a row clearly answers a question."""
+    text = get_text(row)
+    asked = QuestionWords.of(question)
+    weight = float(row.get("weight") or 0.0)
+    if is_tiny and asked.words:
+        # Few texts say nothing about how rare a word is, so all words of the question count alike. Half of them is much
+        # less than all: "Where does Tom live?" is not answered by where somebody else lives.
+        part = asked.find_part(text)
+        has_value = not asked.kinds or not asked.kinds.isdisjoint(part.kinds)
+        weight = max(weight, (len(part.covered) / len(asked.words)) ** 2 if has_value else 0.0)
+    return row["similarity"] + weight >= MIN_CLEAR_MATCH or states_asked_property(question, text)
 
 
 async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -> QueryResult:

@@ -19,6 +19,9 @@ _WHO_IS = re.compile(
     r"\b[Ww]ho(?:'s| is| are| was)\s+"
     r"((?:(?:Mr|Mrs|Ms|Dr|Prof|Frau|Herr|Father)\.? )?(?:[A-ZÀ-ÞĀ-Ž][\w'-]*\s*)+)[?.!]*\s*\Z"
 )
+_WHO_IS_IN_LOWER_CASE = re.compile(
+    r"\bwho(?:'s|s| is| was) (?:(?:mr|mrs|ms|dr|prof|frau|herr)\.? )?(\w{2,})[?.!]*\s*\Z"
+)
 MIN_STEM_CHARS = 3
 PREFIX_CHARS = 6
 """Words with the same first letters are forms of one word: rehearsal, rehearse."""
@@ -78,8 +81,10 @@ class QuestionWords:
 
 def find_asked_name(question: str) -> str | None:
     """Return the last word of the name in "Who is Ms. Tremblay?", or None."""
-    asked = _WHO_IS.search(question.replace("’", "'"))
-    return asked[1].split()[-1].strip(".,?!") if asked else None
+    question = question.replace("’", "'")
+    asked = _WHO_IS.search(question) or (_WHO_IS_IN_LOWER_CASE.search(question) if question.islower() else None)
+    name = asked[1].split()[-1].strip(".,?!") if asked else None
+    return None if name in _empty_words() else name
 
 
 def find_content_words(text: str) -> frozenset[str]:
@@ -88,8 +93,8 @@ def find_content_words(text: str) -> frozenset[str]:
 
 
 def stem_word(word: str) -> str:
-    """Return a word in lower case without its ending: bike and bikes, move, moved and moving, party and parties."""
-    if word.endswith("ies") and len(word) > MIN_STEM_CHARS + 3:
+    """Return a word in lower case without its ending: bike and bikes, move, moved and moving, marry and married."""
+    if word.endswith(("ies", "ied")) and len(word) > MIN_STEM_CHARS + 3:
         return f"{word[:-3]}y"
     for ending in ("ing", "ed", "s"):
         if word.endswith(ending) and not word.endswith("ss") and len(word) - len(ending) >= MIN_STEM_CHARS:

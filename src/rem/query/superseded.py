@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from rem.message_kinds import refers_back
 from rem.query.question_words import QuestionWords, find_asked_name, find_content_words, stem_word
 from rem.query.value_kinds import ValueKind, find_value_kinds
 from rem.rules import alternatives, word_set, word_sets
-from rem.text import find_sentence_spans, split_words
+from rem.text import find_sentence_spans, restore_apostrophes, split_words
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -49,6 +49,7 @@ SAME_NOTE_COSINE = 0.75
 MAX_REPLACED_SENTENCES = 4
 MIN_MOVED_SHARE = 0.5
 """The same for a newer text with a word of change and the kind of value that is asked for."""
+MIN_MOVED_COSINE = 0.3
 MAX_REFERENCE_DISTANCE = 6
 """A correction without a subject ("Actually it's Thursday") refers to one of this many messages before it."""
 _SUBJECT = re.compile(
@@ -60,15 +61,28 @@ _SUBJECT = re.compile(
 _ABOUT_AUTHOR = re.compile(
     r"\b(?:do|did|am|have|will) (?:i|we)\b|\b(?:my|our) (?:new )?(?:address|job|employer|birthday)\b", re.I
 )
+_DUTY = re.compile(
+    r"\b(?:have to|need to|must|supposed to|when|(?:which|what) (?:day|time|date)|how (?:long|often|much))\b"
+)
+"""In a question: it asks for a single day of work or the like, and not for a property."""
+_EMPLOYMENT = re.compile(
+    r"\b(?:work(?:s|ed|ing)? (?:at|for|as|with|in)|(?:new|a|an|first|old) (?:\w+ )?job|job (?:at|as|with|in)"
+    r"|joined|quit|hired|employ(?:ed|er))\b"
+)
 _REVOCATION = re.compile(
     r"\b(?:cancel\w*|called off|dropped|scrapped|revoked|sold|quit|no longer|any ?more|after all)\b"
-    r"|\bnot (?:going|getting)\b|(?:\b(?:is|are|was|were|it's)|'s) (?:all )?(?:off|over|done|gone)\b"
+    r"|\b(?:stays? as (?:it is|they are)|unchanged)\b|\bnot (?:going|getting)\b"
+    r"|(?:\b(?:is|are|was|were|it's)|'s) (?:all )?(?:off|over|done|gone)\b"
 )
 _OWN_VERBS = "live|living|moved|moving|relocated|work|working|joined|quit|hired"
 _OWN_NOUNS = "job|address|birthday|employer"
 _ABOUT_SELF = re.compile(
     rf"\b(?:i|we)(?:'m|'ve|'re|'d|'ll)?(?: \w+){{0,3}}? (?:{_OWN_VERBS})\b"
     rf"|\b(?:i|we)\b[^.;]{{0,40}}\b(?:{_OWN_NOUNS})\b|\b(?:my|our) (?:new )?(?:{_OWN_NOUNS})\b"
+)
+_POLAR = re.compile(
+    r"\s*(?:so |and |but )*(?:is|are|was|were|am|do|does|did|has|have|had|will|would|can|could|should)(?:n't)? "
+    r"(?!you\b)"
 )
 _STATE = re.compile(r"(?<!from )\bnow\b|\bno longer\b|\bany ?more\b|\bback (?:again|already)\b")
 _NEGATED = re.compile(
@@ -148,6 +162,8 @@ class _Row:
     key: str
     at: datetime
     is_note: bool
+    is_undated: bool
+    """Whether it is a note without a date, which counts as older than everything."""
     score: float
     similarity: float
     session_id: str | None
@@ -184,6 +200,8 @@ class _Question:
 
     is_introduction: bool
     """Whether it asks who somebody is."""
+    is_polar: bool
+    """Whether it asks for yes or no: then the newest statement about its subject counts."""
 
     @property
     def shapes(self) -> frozenset[ValueKind]:
@@ -244,16 +262,19 @@ def _prepare(asked: _Question, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]
         happened_at, key = row.get("happened_at"), row.get("key")
         if not (isinstance(record, dict) and isinstance(passage, dict) and happened_at and key):
             continue
-        if row["table"] not in COMPARED_TABLES or (row["table"] == "resources" and not record.get("timestamp")):
-            continue  # when a note was read says nothing about when it was written
+        if row["table"] not in COMPARED_TABLES:
+            continue
+        # When a note was read says nothing about when it was written: only a clear change of what it says counts.
+        is_undated = row["table"] == "resources" and not record.get("timestamp")
         position = record.get("message_index")
         text = str(passage.get("text") or "")
         sentences = [text[start:end] for start, end in islice(find_sentence_spans(text), MAX_SENTENCES)]
         yield _Row(
             place,
             str(key),
-            datetime.fromisoformat(str(happened_at)),
+            datetime.min.replace(tzinfo=UTC) if is_undated else datetime.fromisoformat(str(happened_at)),
             row["table"] == "resources",
+            is_undated,
             float(row.get("score") or 0.0),
             float(row.get("similarity") or 0.0),
             str(record["session_id"]) if record.get("session_id") else None,
@@ -292,7 +313,7 @@ def _pick_part(sentences: Sequence[_Sentence], asked: _Question) -> _Part:
 
 
 def _parse_sentence(sentence: str) -> _Sentence:
-    text = " ".join(sentence.lower().replace("’", "'").split())
+    text = restore_apostrophes(" ".join(sentence.lower().replace("’", "'").split()))
     changed = _object_of_change().search(text)
     stated = _SUBJECT.match(text)
     subject: frozenset[str] = frozenset()
@@ -309,7 +330,7 @@ def _parse_sentence(sentence: str) -> _Sentence:
         value=find_content_words(value),
         shapes=find_value_kinds(value),
         all_shapes=find_value_kinds(sentence),
-        properties=_find_properties(text),
+        properties=_find_stated_properties(text),
         negated=find_content_words(" ".join(_NEGATED.findall(text))),
         has_change=_cues().search(text) is not None,
         is_revocation=_REVOCATION.search(text) is not None,
@@ -327,14 +348,38 @@ def _parse_question(question: str) -> _Question:
     text = question.lower().replace("’", "'")
     return _Question(
         QuestionWords.of(question),
-        _find_properties(text) if _ABOUT_AUTHOR.search(text) else frozenset(),
+        _find_properties(text) if _ABOUT_AUTHOR.search(text) and not _DUTY.search(text) else frozenset(),
         find_asked_name(question) is not None,
+        _POLAR.match(text) is not None,
     )
 
 
 def _find_properties(text: str) -> frozenset[str]:
     words = set(split_words(text))
     return frozenset(name for name, verbs in _properties().items() if verbs & words)
+
+
+def _find_stated_properties(text: str) -> frozenset[str]:
+    """Return the properties that a sentence states. "It's not my job" states no employer."""
+    found = _find_properties(text)
+    return found if _EMPLOYMENT.search(text) else found - {"employer"}
+
+
+def asks_for_property(question: str) -> bool:
+    """Return whether a question asks for a property of its author, such as "Where do I live?"."""
+    return bool(_parse_question(question).properties)
+
+
+def states_asked_property(question: str, text: str) -> bool:
+    """Return whether a text states the property of its author that a question asks for, such as the residence."""
+    asked = _parse_question(question).properties
+    sentences = (text[start:end] for start, end in islice(find_sentence_spans(text), MAX_SENTENCES))
+    folded = (restore_apostrophes(sentence.lower().replace("’", "'")) for sentence in sentences)
+    return any(
+        (asked & _find_stated_properties(sentence) and _find_owner(sentence) == "author")
+        or ("employer" in asked and _occupation().search(sentence))
+        for sentence in folded
+    )
 
 
 def _find_owner(text: str) -> str:
@@ -357,9 +402,12 @@ def _replaces(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool
         is_same=cosine >= SAME_TOPIC_COSINE and newer.fits(MIN_FIT_SHARE, older),
         is_sure=cosine >= SURE_TOPIC_COSINE and newer.fits(MIN_STATE_SHARE, older),
         is_near_in_session=_is_near_in_session(newer, older),
-        common=(older.part.covered & newer.covered) - _general_words(),
-        missing=older.part.covered - newer.covered - _general_words(),
-        is_near=newer.score >= MIN_MOVED_SHARE * older.score,
+        common=(older.part.covered & newer.covered) - general_words(),
+        missing=older.part.covered - newer.covered - general_words(),
+        is_near=newer.score >= MIN_MOVED_SHARE * older.score and cosine >= MIN_MOVED_COSINE,
+        is_closer=newer.similarity >= older.similarity,
+        has_kind=bool(asked.shapes),
+        is_polar=asked.is_polar,
     )
     if _moves(newer, older, asked, topic) or _restates(newer, older, asked, topic, cosine):
         return True
@@ -381,7 +429,25 @@ class _Topic:
     missing: frozenset[str]
     """The words of the question that only the older one has."""
     is_near: bool
-    """Whether the newer one fits the question at least half as well."""
+    """Whether the newer one fits the question at least half as well, and is about something similar."""
+
+    is_closer: bool
+    """Whether the newer one is as near to the question in meaning."""
+    has_kind: bool
+    """Whether the question asks for a kind of value."""
+    is_polar: bool
+    """Whether the question asks for yes or no."""
+
+    @property
+    def is_revised(self) -> bool:
+        """Whether a newer text that clearly revises something revises what the question asks for.
+
+        A question for no kind of value may be about another property of the same thing.
+        """
+        if self.is_polar:
+            return self.is_near and len(self.missing) <= MAX_MISSING_WORDS
+        can_miss = self.has_kind or self.is_closer
+        return self.is_same and len(self.missing) <= (MAX_MISSING_WORDS if can_miss else 0)
 
     @property
     def is_about_same(self) -> bool:
@@ -397,6 +463,8 @@ class _Topic:
 def _is_comparable(newer: _Row, older: _Row, cosine: float) -> bool:
     """Return whether a row may replace an older one at all."""
     if newer.time <= older.time:
+        return False
+    if older.is_undated and not (newer.part.is_revision and cosine >= MIN_MOVED_COSINE):
         return False
     # What was said is not outdated because a note was stored later.
     return not newer.is_note or (older.is_note and cosine >= SAME_NOTE_COSINE)
@@ -415,7 +483,8 @@ def _contradicts(new: _Sentence, old: _Sentence, asked: _Question, topic: _Topic
         _states_same_property(new, old, asked.properties)
         or _revokes(new, old)
         or (topic.is_same and topic.is_about_same and _changes(new, old))
-        or (topic.is_same and new.is_revision and bool(topic.common) and len(topic.missing) <= MAX_MISSING_WORDS)
+        or (new.is_revision and topic.is_revised and bool(topic.common))
+        or (asked.is_polar and topic.is_same and bool(new.subject) and new.subject <= old.words & asked.words.words)
         or (topic.is_sure and new.is_state and topic.is_about_same)
         or (topic.is_near_in_session and _corrects(new, old))
     )
@@ -503,6 +572,15 @@ async def _load_cosines(store: Store, rows: Sequence[dict[str, Any]]) -> dict[fr
 
 
 @cache
+def _occupation() -> re.Pattern[str]:
+    """Return the pattern of "I'm Ada, a nurse on ward 3" and of "I run the kitchen at the Crown"."""
+    nouns = word_set("changes.occupations") | word_set("introductions.relations.colleague")
+    verbs = alternatives("changes.occupation_verbs")
+    place = r"\b[^.!?]{0,40}\b(?:at|in|on|for|with|of)\b"
+    return re.compile(rf"\bi(?:'m| am)\b[^.!?]{{0,60}}\b(?:{'|'.join(sorted(nouns))}){place}|\bi {verbs}{place}")
+
+
+@cache
 def _fillers() -> frozenset[str]:
     return frozenset(stem_word(word) for word in word_set("changes.fillers")) | word_set("changes.fillers")
 
@@ -523,7 +601,8 @@ def _revisions() -> re.Pattern[str]:
 
 
 @cache
-def _general_words() -> frozenset[str]:
+def general_words() -> frozenset[str]:
+    """Return the stems of words in questions that say nothing about the thing: number, kind, day."""
     words = word_set("changes.general_words") | word_set("names.calendar_words")
     return frozenset(stem_word(word) for word in words)
 

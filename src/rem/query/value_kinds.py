@@ -14,15 +14,21 @@ from typing import Literal, TypeAlias
 from rem.rules import alternatives, word_set
 from rem.text import STOP_WORDS
 
-ValueKind: TypeAlias = Literal["time", "day", "number", "place", "reason", "code", "name"]
+ValueKind: TypeAlias = Literal["time", "day", "duration", "number", "place", "reason", "code", "name"]
 
 _TIME = re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?(?:am|pm|o'clock)\b|\b(?:noon|midnight)\b")
 _DAY = re.compile(
     r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b\d{1,2}(?:st|nd|rd|th)\b"
     r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b|\b(?:today|tomorrow|tonight)\b"
 )
-_PLACE = re.compile(r"\b(?:in|at|to|near|on)\s+(?:the\s+)?([a-z][\w-]+)")
-_CODE = re.compile(r"\b(?=[\w./-]*\d)\w[\w./-]{3,}|\b[a-z]+-\d+|\b\d{3,}(?:[ -]\d{2,})*\b")
+_PLACE = re.compile(
+    r"\b(?:in|at|to|near|(?<!now )on|behind|under|next to)\s+(?:(?:the|my|our|his|her|their|an?)\s+)?([a-z][\w-]+)"
+)
+_CODE = re.compile(r"\b(?=[\w./-]*\d)\w[\w./-]{3,}|\b[a-z]+-\d+|\b\d{4,}\b|\b\d{3,}(?:[ -]\d{2,})+\b")
+_DURATION = re.compile(
+    r"\b(?:\d+|an?|half an?|two|three|four|five|six|seven|eight|nine|ten|twelve|fourteen|forty|few|couple of)"
+    r"[ -](?:minute|min|hour|day|night|week|month|year)s?\b|\b(?:until|till)\b"
+)
 _NAME = re.compile(r"(?<![.!?:]\s)(?<!\A)\b[A-ZÀ-Þ][\w'’-]+")
 
 
@@ -42,6 +48,8 @@ def _iterate_kinds(text: str, folded: str) -> Iterator[ValueKind]:
         yield "time"
     if _DAY.search(folded) or _days().search(folded):
         yield "day"
+    if _DURATION.search(folded):
+        yield "duration"
     if re.search(r"\d", folded) or _numbers().search(folded):
         yield "number"
     if any(not _DAY.fullmatch(place) and place not in _empty_words() for place in _PLACE.findall(folded)):
@@ -61,6 +69,7 @@ def _wanted() -> tuple[tuple[re.Pattern[str], frozenset[ValueKind]], ...]:
         ("time", ("time", "day")),
         ("code", ("code",)),
         ("place", ("place",)),
+        ("duration", ("duration",)),
         ("number", ("number",)),
         ("reason", ("reason",)),
         ("name", ("name",)),

@@ -82,7 +82,10 @@ _KINDS = {
     # Rows that a dream made without a model quote the messages and notes that they come from. These are the answers.
     "moments": "CASE WHEN r.metadata -> 'is_extract' = 'true' THEN 'quotation' END",
     "ontologies": "CASE r.origin WHEN 'dream:entities' THEN 'quotation' END",
+    "users": "CASE WHEN r.origin LIKE 'dream:%' THEN 'quotation' END",
 }
+_LISTS = {"users": ("interests", "preferred_topics")}
+"""Columns that are lists of texts. Their text is that of the record in which a passage is shown."""
 _HAS_OWN_TITLE = {"moments": "r.origin NOT LIKE 'dream:%'"}
 _TIME_COLUMNS = {"messages": "r.created_at", "moments": "r.starts_timestamp", "resources": "r.timestamp"}
 _RANGE_TIMES = {**_TIME_COLUMNS, "resources": "coalesce(r.timestamp, r.created_at)"}
@@ -137,11 +140,19 @@ async def load_rows(
         kind=_KINDS.get(searchable_type.name, "NULL::text"),
         is_searched=_IS_SEARCHED + (_IS_SEARCHED_MESSAGE if searchable_type.has_messages else ""),
         has_own_title=_HAS_OWN_TITLE.get(searchable_type.name, "true"),
-        bodies=", ".join(f"coalesce(r.{identifier(field)}::text, '')" for field in searchable_type.fields),
+        bodies=", ".join(_express_body(searchable_type.name, field) for field in searchable_type.fields),
         before=f"({query('passages', 'earlier_messages')})" if searchable_type.has_messages else "NULL::json",
         lock="FOR SHARE OF r SKIP LOCKED" if lock else "",
     )
     return [_make_row(row, searchable_type) for row in await connection.fetch(statement, tenant_id, ids)]
+
+
+def _express_body(table: str, field: str) -> str:
+    """Return SQL for the text of a column."""
+    column = f"r.{identifier(field)}"
+    if field in _LISTS.get(table, ()):
+        return f"CASE WHEN cardinality({column}) > 0 THEN to_json({column})::text ELSE '' END"
+    return f"coalesce({column}::text, '')"
 
 
 def _make_row(row: Any, searchable_type: SearchableType) -> SearchableRow:

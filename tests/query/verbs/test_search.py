@@ -54,6 +54,18 @@ async def test_search_finds_rare_word_without_meaning(rem: Rem, alice: Store) ->
     assert _keys(await rem.query('SEARCH "4711" MODE text', user=ALICE)) == ["log-11"]
 
 
+async def test_search_finds_users_by_role_interests_and_topics(rem: Rem, alice: Store) -> None:
+    people = [
+        User(name="Ada Novak", role="glazier", interests=["bee keeping", "chess"]),
+        User(name="Bo Lund", summary="Sails on Sundays.", preferred_topics=["harbour fees"]),
+    ]
+    await alice.upsert_many(people)
+    for text, key in (("glazier", "ada-novak"), ("bee keeping", "ada-novak"), ("harbour fees", "bo-lund")):
+        result = await rem.query(f'SEARCH "{text}" FROM users MODE text', user=ALICE)
+        assert _keys(result)[:1] == [key], text
+        assert text in result.results[0]["passage"]["text"]
+
+
 async def test_search_finds_name_that_content_does_not_mention(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Getting Started Guide", content=""))
     assert _keys(await rem.query('SEARCH "getting started" MODE text', user=ALICE)) == ["getting-started-guide"]

@@ -1,7 +1,8 @@
 """Secrets: finds sentences with a credential. They stay in their messages, and no dream repeats them.
 
-A sentence has a secret if it gives the value of a password, PIN, key or token (in English or German), or contains a
-payment card number, a private key or a long random token. In doubt, a sentence is left out.
+`rem.privacy` finds credentials and card numbers by their format, in every text that is stored. A dream is stricter: it
+also leaves out a sentence that gives the value of a password, PIN, key or token in plain words (in English or German),
+or contains a long random token. In doubt, a sentence is left out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+from rem.privacy.detector import PrivacyKind, find_private_data
 from rem.rules import alternatives, word_set, word_sets
 from rem.text import find_sentence_spans, split_sentences
 
@@ -36,16 +38,11 @@ _DIRECT_VALUE = re.compile(
     rf"|\b{alternatives('secrets.pin_names')}[ \t]+(?P<digits>\d{{4,8}})\b",
     re.IGNORECASE,
 )
-_CARD_NUMBER = re.compile(r"(?<![\d.,-])\d(?:[ -]?\d){12,18}(?![\d])")
-_KNOWN_KEY = re.compile(
-    r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{12,200}|\b(?:ghp|gho|ghs|ghu|glpat|xox[abprs]|hf|npm|pypi)[-_][A-Za-z0-9_-]{12,200}"
-    r"|\bAKIA[A-Z0-9]{12,20}|\beyJ[A-Za-z0-9_-]{12,500}"
-)
 _LONG_TOKEN = re.compile(r"(?<![\w/+=-])[A-Za-z0-9_+=-]{24,500}(?![\w/+=-])")
 _DIGIT, _UPPER, _LOWER = re.compile(r"\d"), re.compile(r"[A-Z]"), re.compile(r"[a-z]")
 _QUOTES = "\"'`“”„‘’«»()<>[]{}"
 _HARMLESS_VALUES = word_set("secrets.harmless_values")
-_BEGIN, _END = "-----BEGIN", "-----END"
+_PRIVATE_KINDS = frozenset({PrivacyKind.CREDENTIALS, PrivacyKind.CARD_NUMBERS})
 
 
 def contains_secret(text: str) -> bool:
@@ -80,18 +77,9 @@ def _widen_to_sentences(text: str, spans: list[tuple[int, int]]) -> Iterator[tup
 
 def _find_secrets(text: str) -> Iterator[tuple[int, int]]:
     """Yield the span of each credential."""
-    yield from _find_private_keys(text)
+    yield from ((finding.start, finding.end) for finding in find_private_data(text, _PRIVATE_KINDS))
     for pattern, is_secret in SECRET_PATTERNS:
         yield from (match.span() for match in pattern.finditer(text) if is_secret(match))
-
-
-def _find_private_keys(text: str) -> Iterator[tuple[int, int]]:
-    start = text.find(_BEGIN)
-    while start >= 0:
-        end = text.find(_END, start)
-        if "PRIVATE" in text[start : start + 60]:
-            yield start, len(text) if end < 0 else end + len(_END)
-        start = text.find(_BEGIN, end) if end >= 0 else -1
 
 
 def _strip_quotes(value: str) -> str:
@@ -126,21 +114,8 @@ def _is_random(value: str) -> bool:
     return all(len(kind.findall(value)) >= 3 for kind in (_DIGIT, _UPPER, _LOWER))
 
 
-def _is_card_number(value: str) -> bool:
-    """Return whether the digits pass the Luhn check."""
-    digits = [int(character) for character in value if character.isdigit()]
-    if len(set(digits)) == 1:
-        return False
-    summands = [
-        digit if position % 2 == 0 else sum(divmod(2 * digit, 10)) for position, digit in enumerate(reversed(digits))
-    ]
-    return sum(summands) % 10 == 0
-
-
 SECRET_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
-    (_KNOWN_KEY, lambda match: True),
     (_LONG_TOKEN, lambda match: _is_random(match.group())),
-    (_CARD_NUMBER, lambda match: _is_card_number(match.group())),
     (_CREDENTIAL, lambda match: _is_password(match["value"], is_followed=bool(match["rest"].strip()))),
     (_KEY, lambda match: _is_token(match["value"])),
     (_DIRECT_VALUE, lambda match: bool(match["digits"]) or _has_digit_or_sign(_strip_quotes(match["value"]))),
@@ -150,18 +125,16 @@ SECRET_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], 
 
 _SENSITIVE_WORDS = frozenset[str]().union(*word_sets("sensitive").values())
 _WORD = re.compile(r"[^\W_]+")
-_KEY_OR_ACCOUNT_NUMBER = re.compile(
-    r"\b(?:sk|pk|ghp|gho|xox[abp]|AKIA|eyJ)[-_A-Za-z0-9]{12,}|-----BEGIN|\b\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{4}\b|"
-    r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,}"
-)
+_ACCOUNT_NUMBER = re.compile(r"\b\d{4}[ -]?\d{4}[ -]?\d{4}[ -]?\d{4}\b|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,}")
 
 
 def is_sensitive(text: str) -> bool:
-    """Return whether a text has a word, or a pair of words, of a sensitive topic, or a secret key."""
+    """Return whether a text has a word, or a pair of words, of a sensitive topic, a secret key or an account number."""
     words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     pairs = {f"{first}-{second}" for first, second in pairwise(words)}
     singular = {word.rstrip("s") for word in words}
-    return bool(_KEY_OR_ACCOUNT_NUMBER.search(text)) or not _SENSITIVE_WORDS.isdisjoint({*words, *pairs, *singular})
+    has_number = bool(_ACCOUNT_NUMBER.search(text) or find_private_data(text, _PRIVATE_KINDS))
+    return has_number or not _SENSITIVE_WORDS.isdisjoint({*words, *pairs, *singular})
 
 
 def remove_sensitive_sentences(text: str) -> str:
