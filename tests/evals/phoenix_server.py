@@ -1,6 +1,6 @@
 """A small server with the part of Phoenix's REST API that REM uses, over real HTTP on loopback.
 
-`make test-phoenix` runs the same tests against a real Phoenix server.
+`make test-phoenix` runs the same tests against a real one.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """Golden sets, experiments and feedback go to Phoenix and come back.
 
-The tests use a small server of Phoenix's protocol. With PHOENIX_TEST_URL (`make test-phoenix`) those that Phoenix can
-answer use a real server.
+The tests use a small server of Phoenix's protocol, or the real server at PHOENIX_TEST_URL (`make test-phoenix`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import httpx2
 import pytest
 from pydantic import SecretStr
 
@@ -103,31 +104,66 @@ async def test_experiment_runs_without_phoenix(rem_without_embedder: Rem) -> Non
     assert experiment_id is None
 
 
-@pytest.mark.skipif(REAL_URL is not None, reason="A real server knows no spans of this test.")
-async def test_feedback_goes_both_ways(
+async def test_feedback_on_a_traced_answer_goes_both_ways(
     rem_without_embedder: Rem, server: PhoenixServer, phoenix: PhoenixClient
 ) -> None:
+    url = REAL_URL or server.url
+    span_id = await trace_answer(phoenix)
     store = rem_without_embedder.store(ALICE)
-    await store.upsert(Feedback(rating=-1, comment="Wrong year.", span_id="00f0", trace_id="t1"))
+    await store.upsert(Feedback(rating=-1, comment="Wrong year.", span_id=span_id, trace_id="t1"))
     await store.upsert(Feedback(rating=1))
-    await rem_without_embedder.store("bob").upsert(Feedback(rating=1, span_id="00f1"))
+    await rem_without_embedder.store("bob").upsert(Feedback(rating=1, span_id="00000000000000f1"))
     for _ in range(2):
         assert await push_feedback(rem_without_embedder, ALICE, phoenix) == 1
-    (sent,) = server.annotations
-    assert (sent["span_id"], sent["annotator_kind"]) == ("00f0", "HUMAN")
+    (sent,) = await list_annotations(url, span_id)
+    assert sent["annotator_kind"] == "HUMAN"
     assert sent["result"] == {"score": -1, "label": "down", "explanation": "Wrong year."}
     answer = {"score": 0.0, "label": "wrong", "explanation": "It was 2025."}
-    server.annotations.append(
-        {"id": "human-1", "span_id": "00f0", "name": "review", "annotator_kind": "HUMAN", "result": answer}
-    )
-    server.annotations.append(
-        {"id": "llm-1", "span_id": "00f0", "name": "llm", "annotator_kind": "LLM", "result": answer}
-    )
+    async with httpx2.AsyncClient(base_url=url) as http:
+        data = [
+            {
+                "span_id": span_id,
+                "name": kind,
+                "annotator_kind": kind,
+                "result": answer,
+                "identifier": f"{span_id}-{kind}",
+            }
+            for kind in ("HUMAN", "LLM")
+        ]
+        (await http.post("/v1/span_annotations", params={"sync": "true"}, json={"data": data})).raise_for_status()
     assert await pull_feedback(rem_without_embedder, ALICE, phoenix) == 1
     assert await pull_feedback(rem_without_embedder, ALICE, phoenix) == 0
     (received,) = [row for row in await store.find(Feedback) if row.metadata.get("phoenix_id")]
-    assert (received.rating, received.comment, received.categories) == (-1, "wrong: It was 2025.", ["review"])
+    assert (received.rating, received.comment, received.categories) == (-1, "wrong: It was 2025.", ["HUMAN"])
     assert received.trace_id == "t1"
+
+
+async def trace_answer(phoenix: PhoenixClient) -> str:
+    """Send a span to a real server as `rem serve` does, wait until it is there, and return its id."""
+    if REAL_URL is None:
+        return "00000000000000f0"
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+    provider = TracerProvider(resource=Resource.create({"openinference.project.name": "rem"}))
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(endpoint=f"{REAL_URL}/v1/traces")))
+    with provider.get_tracer("rem").start_as_current_span("invoke_agent rem") as span:
+        span_id = f"{span.get_span_context().span_id:016x}"
+    await asyncio.to_thread(provider.shutdown)
+    async with asyncio.timeout(60):
+        # Phoenix stores spans in the background.
+        while span_id not in [item["context"]["span_id"] for item in await phoenix.list_spans()]:  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+    return span_id
+
+
+async def list_annotations(url: str, span_id: str) -> list[dict[str, Any]]:
+    async with httpx2.AsyncClient(base_url=url) as http:
+        response = await http.get("/v1/projects/rem/span_annotations", params={"span_ids": [span_id]})
+    annotations: list[dict[str, Any]] = response.json()["data"]
+    return annotations
 
 
 async def test_evaluator_is_a_function_for_phoenix() -> None:
