@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 
 SETTLE_SECONDS = 0.3
+PREPARE_ATTEMPTS = 5
+"""On a busy machine the first SELECT, which also sets up the database, can exceed the short time limit."""
 ATTACKER = {"X-User-Id": "attacker"}
 BYSTANDER = {"X-User-Id": "bystander"}
 SERVER_SETTINGS = {"SQL__TIMEOUT_SECONDS": "1", "SQL__MAX_MEMORY_BYTES": "128000000"}
@@ -60,7 +62,10 @@ def prepare_bystander(address: str) -> None:
     assert answer.status_code == 201, answer.text
     # The first SELECT of a database sets up its role, and the first SEARCH loads the model.
     for text in ("SELECT 1", "SEARCH door"):
-        answer = httpx.post(f"{address}/api/v1/query", json={"query": text}, headers=BYSTANDER, timeout=60)
+        for _ in range(PREPARE_ATTEMPTS):
+            answer = httpx.post(f"{address}/api/v1/query", json={"query": text}, headers=BYSTANDER, timeout=60)
+            if answer.status_code == 200:
+                break
         assert answer.status_code == 200, answer.text
 
 
