@@ -43,6 +43,8 @@ async def test_model_of_the_package_can_be_selected() -> None:
     embedder = open_embedder(_settings(model="rem-embed-1"))
     assert embedder.model == "rem-embed-1"
     await embedder.close()
+    (status,) = [status for status in await list_providers(_settings(model="rem-embed-1")) if status.chosen]
+    assert (status.model, status.note) == ("rem-embed-1", "part of the package")
 
 
 async def test_none_raises_instead_of_inventing_vectors() -> None:

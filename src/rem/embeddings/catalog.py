@@ -35,6 +35,7 @@ async def list_providers(settings: Settings) -> list[ProviderStatus]:
 
 
 async def _check_provider(settings: Settings, provider: str) -> ProviderStatus:
+    from rem.embeddings.bundled.files import read_manifest
     from rem.embeddings.factory import open_embedder
 
     options = settings.embedding
@@ -48,7 +49,8 @@ async def _check_provider(settings: Settings, provider: str) -> ProviderStatus:
         embedder = open_embedder(provider_settings)
     except RemError as error:
         return ProviderStatus(provider, "", options.dimension, chosen=False, usable=False, note=str(error))
-    note = _provider_notes(settings).get(provider, "")
+    is_bundled = embedder.model == read_manifest()["embedder"]
+    note = "part of the package" if is_bundled else _provider_notes(settings).get(provider, "")
     status = ProviderStatus(provider, embedder.model, embedder.dimension, chosen=False, usable=True, note=note)
     await embedder.close()
     return status
@@ -61,7 +63,7 @@ def _provider_notes(settings: Settings) -> dict[str, str]:
     base_url = settings.embedding.base_url if settings.embedding.provider in ("ollama", "openai") else None
     download_note = "downloads the model at its first use, unless EMBEDDING__MODEL_PATH is set"
     return {
-        "local": f"weights in {find_weights(settings.rem_home) or 'the package'}",
+        "local": f"weights in {find_weights(settings.rem_home)}",
         "fastembed": download_note,
         "sentence-transformers": download_note,
         "ollama": f"not checked: {base_url or ollama.DEFAULT_BASE_URL}",
