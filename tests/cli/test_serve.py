@@ -47,7 +47,7 @@ def serving(*arguments: str, settings: Mapping[str, str]) -> Iterator[tuple[str,
 
 
 def _wait_until_ready(address: str, process: ForkedProcess) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         assert process.poll() is None, "rem serve ended"
         try:
