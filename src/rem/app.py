@@ -21,7 +21,7 @@ from rem.db.sandbox import SqlSandbox
 from rem.db.store import Store
 from rem.db.type_registry import TypeRegistry
 from rem.demo import DEMO_TENANT, RemovedWorkspace, count_sample_rows, read_workspace, remove_workspace
-from rem.embeddings import try_open_embedder
+from rem.embeddings import Embedder, try_open_embedder
 from rem.errors import EmbeddingDisabledError, InvalidInputError, MemoryDisabledError
 from rem.ingest.ingester import Ingester, SaveAgent
 from rem.ingest.models import Form, IngestOptions, IngestReport
@@ -337,6 +337,11 @@ class Rem:
     async def check_index(self) -> IndexState:
         """Return how much is indexed and by which model, and count the rows that the index misses."""
         return await self._indexer.check()
+
+    @property
+    def embedder(self) -> Embedder:
+        """The configured embedder. Without one, it raises EmbeddingDisabledError."""
+        return self._embedder
 
     async def check_models(self) -> str | None:
         """Run the embedder and the reranker once, and raise their error. Return the reason if there is no embedder."""

@@ -13,7 +13,7 @@ from uuid import UUID
 import orjson
 from loguru import logger
 
-from rem.agents.chat import AgentAnswer, FinishReason, Usage
+from rem.agents.chat import AgentAnswer, ClientToolCall, FinishReason, Usage
 from rem.agents.event_translator import ToolCallIds
 from rem.agents.local.model import LOCAL_MODEL
 from rem.agents.model_errors import describe_model_error
@@ -108,6 +108,11 @@ class AnswerStream:
         return self._run.approval
 
     @property
+    def client_calls(self) -> Sequence[ClientToolCall]:
+        """The calls that the client must carry out before the answer can go on."""
+        return self._run.client_calls
+
+    @property
     def usage(self) -> Usage:
         """The tokens used so far."""
         return self._run.usage
@@ -155,6 +160,7 @@ class AnswerStream:
             confidence=self._transcript.confidence,
             usage=self.usage,
             finish_reason=self.finish_reason,
+            client_calls=self.client_calls,
             tool_gaps=self._run.tool_gaps,
             masked=self.masked,
             approval_id=None if self.approval is None else str(self.approval.id),

@@ -10,15 +10,38 @@ from rem.agents.tool_gaps import ToolGapReport
 from rem.context import AgentContext
 from rem.memory.card_answers import CardAnswer
 
-FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "error"]
+FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "tool_calls", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTool:
+    """A tool of the client. The agent can call it, and the client carries out the call."""
+
+    name: str
+    description: str | None
+    parameters: Mapping[str, Any]
+    """The JSON schema of the arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientToolCall:
+    """A call of a client's tool. `arguments` is JSON as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
 
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """An earlier message that the client sent with its request."""
+    """A message that the client sent with its request, other than the one to answer."""
 
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "tool"]
     content: str
+    tool_calls: Sequence[ClientToolCall] = ()
+    """The calls of an assistant message."""
+    tool_call_id: str | None = None
+    """The call that a tool message is the result of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +56,11 @@ class AgentRequest:
     """The name of the model; the context's model overrides it. Default: the agent's model, then the configured one."""
     client_history: Sequence[ClientMessage] = ()
     """Earlier messages that the client sent. A stored session overrides them."""
+    client_tools: Sequence[ClientTool] = ()
+    tool_choice: Literal["auto", "required"] | str = "auto"
+    """`required`: call one of the client's tools first. Any other text: call the client's tool of this name first."""
+    tool_exchange: Sequence[ClientMessage] = ()
+    """Calls of client tools with their results, since `text` was said. The turn goes on with them."""
     instructions: str | None = None
     """Instructions of the client, in addition to those of the agent."""
     model_settings: Mapping[str, Any] = field(default_factory=dict)
@@ -77,6 +105,8 @@ class AgentAnswer:
     confidence: float | None = None
     usage: Usage = Usage()
     finish_reason: FinishReason = "stop"
+    client_calls: Sequence[ClientToolCall] = ()
+    """Calls for the client to carry out. The turn goes on when it sends the results."""
     tool_gaps: list[ToolGapReport] = field(default_factory=list)
     """The tools that the agents called but do not have."""
     masked: list[str] = field(default_factory=list)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from rem.agents.chat import FinishReason, Usage
+from rem.agents.chat import ClientToolCall, FinishReason, Usage
 from rem.agents.local.model import LOCAL_MODEL
 from rem.agents.tool_gaps import ToolGapReport
 from rem.errors import RemError
@@ -27,6 +27,7 @@ class DecisionRun:
     usage = Usage()
     tool_gaps: list[ToolGapReport] = []  # noqa: RUF012  # never changed
     approval: Approval | None = None
+    client_calls: Sequence[ClientToolCall] = ()
 
     def __init__(
         self, env: ToolEnv, request: Approval | RemError, decision: Decision, agent: str, *, raises: bool = False

@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from rem.agents.client_tools import exchange_to_messages, is_tool_exchange
 from rem.models.message import Role
 from rem.tools.profile import load_own_profile, load_shared_profile
 
@@ -49,15 +50,20 @@ def history_from_client(messages: Iterable[ClientMessage]) -> list[ModelMessage]
     Messages in a row of the same role become one: the library would join them one by one, which takes seconds for
     thousands.
     """
-    turns = ((role, "\n\n".join(message.content for message in group)) for role, group in groupby(messages, _get_role))
-    return [
-        ModelRequest(parts=[UserPromptPart(text)]) if role == "user" else ModelResponse(parts=[TextPart(text)])
-        for role, text in turns
-    ]
+    history: list[ModelMessage] = []
+    for role, group in groupby(messages, _get_kind):
+        if role == "tool":
+            history += exchange_to_messages(list(group))
+            continue
+        text = "\n\n".join(message.content for message in group)
+        history.append(
+            ModelRequest(parts=[UserPromptPart(text)]) if role == "user" else ModelResponse(parts=[TextPart(text)])
+        )
+    return history
 
 
-def _get_role(message: ClientMessage) -> str:
-    return message.role
+def _get_kind(message: ClientMessage) -> str:
+    return "tool" if is_tool_exchange(message) else message.role
 
 
 async def build_user_hint(env: ToolEnv, *, with_profile: bool, can_look_up: bool) -> str | None:

@@ -34,6 +34,8 @@ class PausedRun(BaseModel):
     call_id: str
     other_call_ids: list[str]
     """Further calls of the same response that need consent."""
+    client_call_ids: list[str] = []
+    """Calls of the same response that the client would have carried out."""
 
     def to_json(self) -> str:
         """Return the state as JSON. Half characters, which a model may write, are replaced."""
@@ -50,5 +52,7 @@ class PausedRun(BaseModel):
             answer = ToolDenied(f"The user rejected this action. Nothing was done.{reason}")
         others = {call_id: ToolDenied(ONE_AT_A_TIME) for call_id in self.other_call_ids}
         return DeferredToolResults(
-            approvals={self.call_id: answer, **others}, metadata={self.call_id: {APPROVAL_ID: approval_id}}
+            calls=dict.fromkeys(self.client_call_ids, ONE_AT_A_TIME),
+            approvals={self.call_id: answer, **others},
+            metadata={self.call_id: {APPROVAL_ID: approval_id}},
         )

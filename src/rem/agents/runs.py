@@ -17,7 +17,8 @@ from pydantic_ai.messages import FunctionToolCallEvent, ModelRequest, UserPrompt
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
-from rem.agents.chat import FinishReason, Usage
+from rem.agents.chat import ClientTool, ClientToolCall, FinishReason, Usage
+from rem.agents.client_tools import FirstToolChoice, make_toolset, to_client_call
 from rem.agents.event_translator import EmittedEvent, EventTranslator
 from rem.agents.json_safe import to_json_safe
 from rem.agents.model_errors import describe_model_error
@@ -76,6 +77,11 @@ class AgentRun(Protocol):
         """The request for approval on which the run waits; None if it is complete."""
         ...
 
+    @property
+    def client_calls(self) -> Sequence[ClientToolCall]:
+        """The calls that the client must carry out before the run can go on."""
+        ...
+
     def events(self) -> AsyncGenerator[AnyEvent]:
         """Yield the events of the run until the answer is complete."""
         ...
@@ -118,8 +124,13 @@ class ModelRun:
         instructions: Sequence[str] = (),
         usage: RunUsage | None = None,
         results: DeferredToolResults | None = None,
+        client_tools: Sequence[ClientTool] = (),
+        first_tools: Sequence[str] = (),
     ) -> None:
-        """Prepare a run on a prompt; or, with `results`, the rest of a run that waited for these results."""
+        """Prepare a run on a prompt; without one, the rest of a run, which begins with `results` or the history.
+
+        The model must begin with a call of one of `first_tools`, if there are any.
+        """
         self.agent = deps.agent
         self.model = deps.model.name
         self.finish_reason: FinishReason = "stop"
@@ -130,7 +141,10 @@ class ModelRun:
         self._prompt = prompt
         self._instructions = list(instructions)
         self._results = results
+        self._client_tools = client_tools
+        self._first_tools = list(first_tools)
         self.approval: Approval | None = None
+        self.client_calls: Sequence[ClientToolCall] = ()
         self._is_waiting = False
         self._confidence: float | None = None
         self._answer_chars = 0
@@ -193,7 +207,11 @@ class ModelRun:
             timeout=max(self._deadline - monotonic(), MIN_TIMEOUT_SECONDS),
             conversation_id=self._deps.env.context.session_id,
             infer_name=False,
-            capabilities=[ModeProbe(mode)] if is_probed else None,
+            toolsets=[make_toolset(self._client_tools)] if self._client_tools else None,
+            capabilities=[
+                *([ModeProbe(mode)] if is_probed else []),
+                *([FirstToolChoice(self._first_tools)] if self._first_tools else []),
+            ],
         ) as library_events:
             async for library_event in library_events:
                 if isinstance(library_event, AgentRunResultEvent):
@@ -220,7 +238,7 @@ class ModelRun:
     def _note_missing_tool(self, library_event: object) -> None:
         if isinstance(library_event, FunctionToolCallEvent):
             name = library_event.part.tool_name
-            if name not in self._deps.tool_names:
+            if name not in self._deps.tool_names and name not in {tool.name for tool in self._client_tools}:
                 self._deps.gaps.add(self.agent, name, self._deps.tool_names, self._prompt or self._deps.message)
 
     def _note_confidence(self, event: AnyEvent) -> None:
@@ -253,7 +271,9 @@ class ModelRun:
             if (proposal := result.output.metadata.get(call.tool_call_id, {}).get(PROPOSAL)) is not None
         }
         if not proposals:
-            # An agent that this one asked waits, and has shown what for.
+            if result.output.calls and not result.output.approvals:
+                self._hand_over(result.output.calls)
+            # Otherwise an agent that this one asked waits, and has shown what for.
             return []
         call_id, (call, proposal) = next(iter(proposals.items()))
         state = PausedRun(
@@ -266,6 +286,7 @@ class ModelRun:
             messages=result.all_messages(),
             call_id=call_id,
             other_call_ids=[call.tool_call_id for call in result.output.approvals if call.tool_call_id != call_id],
+            client_call_ids=[call.tool_call_id for call in result.output.calls],
         )
         env = self._deps.env
         session_id = None if env.context.session_id is None else UUID(env.context.session_id)
@@ -275,6 +296,12 @@ class ModelRun:
         approval = await env.rem.approvals(env.scope).request(replace(proposal, confidence=self._confidence), origin)
         self.approval = approval
         return self._show(approval, proposal, call)
+
+    def _hand_over(self, calls: Sequence[ToolCallPart]) -> None:
+        """Leave calls of the client's tools to the client."""
+        self._is_waiting = False
+        self.finish_reason = "tool_calls"
+        self.client_calls = [to_client_call(call, self._deps.env.context.session_id) for call in calls]
 
     def _show(self, approval: Approval, proposal: Proposal, call: ToolCallPart) -> Sequence[AnyEvent]:
         gap = "\n\n" if self._answer_chars else ""

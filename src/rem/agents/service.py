@@ -8,12 +8,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
+from pydantic_ai.messages import ModelRequest, UserPromptPart
 from pydantic_ai.usage import UsageLimits
 
 from rem.agents.answer_stream import AnswerStream, SessionTarget, get_eval_metadata
 from rem.agents.background_tasks import BackgroundTasks
 from rem.agents.catalog import AgentCatalog
 from rem.agents.chat import AgentAnswer, AgentRequest
+from rem.agents.client_tools import (
+    check_client_tools,
+    exchange_to_messages,
+    find_session_id,
+    hide_shadowed_tools,
+    list_first_tools,
+)
 from rem.agents.confirmation import find_confirmation, read_card_decision
 from rem.agents.decision_run import DecisionRun
 from rem.agents.factory import AgentFactory
@@ -80,6 +88,8 @@ class Agents:
             raise InvalidInputError("The message is empty: say something.")
         context = await self._resolve_session(request)
         schema = await self.catalog.get(request.agent or context.agent_schema_uri or DEFAULT_AGENT, context.scope)
+        check_client_tools(request, schema)
+        schema = hide_shadowed_tools(schema, request.client_tools)
         target = self._get_session_target(context)
         decided = await self._find_decision(request, context, schema)
         if decided is not None:
@@ -90,12 +100,24 @@ class Agents:
             return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background, turn)
         model = self._choose_model(request, schema)
         agent = self._factory.prepare(schema, request.output_schema)
-        turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
+        turn = await self._continue_turn(request, target)
+        if turn is None:
+            turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
         env = replace(self.env(context), window=_make_window(request, model, turn), hides_text=not request.is_from_user)
-        deps = self._make_deps(request, schema, model, env, await _build_history(request, schema, target, turn))
+        history = await _build_history(request, schema, target, turn)
         instructions = await self._build_instructions(request, schema, env, turn)
         prompt = await self._build_prompt(request, schema, target, turn)
-        return AnswerStream(ModelRun(agent, deps, prompt, instructions=instructions), target, self._background, turn)
+        if request.tool_exchange:
+            history += [ModelRequest(parts=[UserPromptPart(prompt)]), *exchange_to_messages(request.tool_exchange)]
+        run = ModelRun(
+            agent,
+            self._make_deps(request, schema, model, env, history),
+            None if request.tool_exchange else prompt,
+            instructions=instructions,
+            client_tools=request.client_tools,
+            first_tools=list_first_tools(request),
+        )
+        return AnswerStream(run, target, self._background, turn)
 
     async def run_without_session(self, agent: str, text: str, context: AgentContext) -> AgentAnswer:
         """Run an agent on a text that is not part of a session, and return its answer. Nothing is stored."""
@@ -178,7 +200,8 @@ class Agents:
                 return context.model_copy(update={"session_id": str(uuid4()), "is_transient": True})
             return context
         if context.session_id is None:
-            return context.model_copy(update={"session_id": str(uuid4())})
+            session_id = find_session_id(request.tool_exchange) or str(uuid4())
+            return context.model_copy(update={"session_id": session_id})
         return await self._rem.resolve_session(context)
 
     def _get_session_target(self, context: AgentContext) -> SessionTarget | None:
@@ -219,7 +242,7 @@ class Agents:
         The answer to a card of a model decides nothing, because the model wrote the words of the card.
         """
         is_structured = request.output_schema is not None or schema.structured_output
-        if self._rem is None or not request.is_from_user or schema.name == SIMULATOR:
+        if self._rem is None or not request.is_from_user or schema.name == SIMULATOR or request.tool_exchange:
             return None
         approvals = self._rem.approvals(context.scope)
         if request.card_answer is not None:
@@ -285,6 +308,15 @@ class Agents:
             results=paused.make_results(str(approval.id), decision),
         )
 
+    async def _continue_turn(self, request: AgentRequest, target: SessionTarget | None) -> Turn | None:
+        """Return the turn to which the results of the client's tools belong; None if it is not stored."""
+        if target is None or not request.tool_exchange:
+            return None
+        try:
+            return await target.memory.continue_turn(target.session_id)
+        except NotFoundError:
+            return None
+
     async def _begin_turn(
         self,
         request: AgentRequest,
@@ -302,6 +334,7 @@ class Agents:
                     role=Role(message.role), content=message.content, metadata=get_eval_metadata(context.is_eval)
                 )
                 for message in request.client_history
+                if message.role != "tool" and message.content.strip()
             ]
             await target.memory.seed_session(target.session_id, messages, agent=schema.name, name=context.session_name)
         client = {} if context.client_id is None else {"client_id": context.client_id}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from rem.agents.chat import FinishReason, Usage
+from rem.agents.chat import ClientToolCall, FinishReason, Usage
 from rem.agents.tool_gaps import ToolGapReport
 from rem.events import (
     ActionCard,
@@ -78,6 +78,7 @@ class SimulatedRun:
     usage = Usage()
     tool_gaps: list[ToolGapReport] = []  # noqa: RUF012  # never changed
     approval: Approval | None = None
+    client_calls: Sequence[ClientToolCall] = ()
 
     def __init__(self, agent: str, prompt: str) -> None:
         self.agent = agent

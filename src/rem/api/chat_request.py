@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from rem.agents.chat import ClientMessage
+from rem.agents.chat import ClientMessage, ClientTool, ClientToolCall
 from rem.api.dependencies import JSON_CONTENT_TYPE_MISSING
 from rem.errors import InvalidInputError
 from rem.memory.card_answers import CardAnswer
@@ -17,13 +18,15 @@ MAX_MESSAGE_CHARS = 2_000_000
 MAX_MESSAGE_PARTS = 1000
 MAX_READABLE_ERRORS = 100
 """Errors that are described. A body may have thousands."""
+MAX_TOOLS = 128
+MAX_TOOL_NAME_CHARS = 200
+MAX_TOOL_DESCRIPTION_CHARS = 20_000
+MAX_CALL_ID_CHARS = 500
 NO_OBJECT_TYPES = ("dict_type", "model_type", "model_attributes_type")
 IMAGE_TYPES = ("image_url", "image", "input_image")
 ADVICE = {
-    "tools": " (an agent's tools are in its definition)",
-    "tool_choice": " (an agent's tools are in its definition)",
-    "functions": " (an agent's tools are in its definition)",
-    "function_call": " (an agent's tools are in its definition)",
+    "functions": " (use tools)",
+    "function_call": " (use tool_choice)",
     "logprobs": " (REM's events do not contain them)",
     "n": " other than 1",
 }
@@ -55,6 +58,49 @@ class AudioPart(_LenientModel):
     input_audio: AudioData
 
 
+class FunctionCall(_LenientModel):
+    """The name of a tool, and its arguments as JSON."""
+
+    name: str = Field(min_length=1, max_length=MAX_TOOL_NAME_CHARS)
+    arguments: str = Field(default="{}", max_length=MAX_MESSAGE_CHARS)
+
+
+class ChatToolCall(_LenientModel):
+    """A call of a tool of the client."""
+
+    id: str = Field(min_length=1, max_length=MAX_CALL_ID_CHARS)
+    type: Literal["function"] = "function"
+    function: FunctionCall
+
+
+class FunctionDefinition(_LenientModel):
+    """A tool of the client: its name, what it does, and the JSON schema of its arguments."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str | None = Field(default=None, max_length=MAX_TOOL_DESCRIPTION_CHARS)
+    parameters: dict[str, Any] = Field(default_factory=lambda: {"type": "object", "properties": {}})
+
+
+class ToolDefinition(_LenientModel):
+    """A tool that the client carries out."""
+
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class NamedFunction(_LenientModel):
+    """The name of a tool."""
+
+    name: str
+
+
+class NamedToolChoice(_LenientModel):
+    """The tool that the agent must call first."""
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
 class ChatMessage(_LenientModel):
     """One message of the request."""
 
@@ -66,6 +112,8 @@ class ChatMessage(_LenientModel):
         ]
         | None
     ) = None
+    tool_calls: list[ChatToolCall] | None = Field(default=None, max_length=MAX_TOOLS)
+    tool_call_id: str | None = Field(default=None, max_length=MAX_CALL_ID_CHARS)
 
     @property
     def text(self) -> str:
@@ -137,6 +185,10 @@ class ChatRequest(BaseModel):
     parallel_tool_calls: bool | None = None
     reasoning_effort: Literal["minimal", "low", "medium", "high"] | None = None
     response_format: ResponseFormat | None = None
+    tools: list[ToolDefinition] | None = Field(
+        default=None, max_length=MAX_TOOLS, description="tools that the agent can call and the client carries out"
+    )
+    tool_choice: Literal["auto", "none", "required"] | NamedToolChoice | None = None
     user: str | None = Field(default=None, description="passed on to the model; it does not identify the caller")
     n: Literal[1] | None = None
     action_submit: CardAnswer | None = Field(
@@ -165,20 +217,41 @@ class ChatRequest(BaseModel):
 
     @property
     def question(self) -> ChatMessage:
-        """Return the message to answer, which is the last one."""
+        """Return the message to answer: the last one, or the last of the user before the results of tools."""
         last = self.messages[-1]
-        if last.role != "user":
-            raise InvalidInputError(f"messages: the last one must have the role user, not {last.role}.")
-        return last
+        if last.role not in ("user", "tool"):
+            raise InvalidInputError(f"messages: the last one must have the role user or tool, not {last.role}.")
+        return self.messages[self._question_place]
+
+    @property
+    def _question_place(self) -> int:
+        places = [place for place, message in enumerate(self.messages) if message.role == "user"]
+        if not places:
+            raise InvalidInputError("messages: none has the role user.")
+        return places[-1]
 
     @property
     def history(self) -> list[ClientMessage]:
-        """Return the earlier messages of the user and the assistant."""
-        return [
-            ClientMessage(message.role, message.text)
-            for message in self.messages[:-1]
-            if message.role in ("user", "assistant") and message.text.strip()
-        ]
+        """Return the messages of the user, the assistant and tools before the question."""
+        return _to_client_messages(self.messages[: self._question_place])
+
+    @property
+    def tool_exchange(self) -> list[ClientMessage]:
+        """Return the calls of tools and their results after the question."""
+        return _to_client_messages(self.messages[self._question_place + 1 :])
+
+    @property
+    def client_tools(self) -> list[ClientTool]:
+        """Return the tools of the client."""
+        tools = [] if self.tool_choice == "none" else self.tools or []
+        return [ClientTool(tool.function.name, tool.function.description, tool.function.parameters) for tool in tools]
+
+    @property
+    def chosen_tool(self) -> str:
+        """Return the tool that the agent must call first: its name, `required` for any, or `auto` for none."""
+        if isinstance(self.tool_choice, NamedToolChoice):
+            return self.tool_choice.function.name
+        return "required" if self.tool_choice == "required" else "auto"
 
     @property
     def instructions(self) -> str | None:
@@ -203,6 +276,20 @@ class ChatRequest(BaseModel):
             "openai_user": self.user,
         }
         return {name: value for name, value in settings.items() if value is not None}
+
+
+def _to_client_messages(messages: Iterable[ChatMessage]) -> list[ClientMessage]:
+    return [
+        ClientMessage(
+            message.role,
+            message.text,
+            [ClientToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()],
+            message.tool_call_id,
+        )
+        for message in messages
+        if message.role in ("user", "assistant", "tool")
+        and (message.text.strip() or message.tool_calls or message.tool_call_id)
+    ]
 
 
 def _readable_error(error: ValidationError, value: Any) -> ValidationError:

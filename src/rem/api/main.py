@@ -36,6 +36,7 @@ from rem.api.routes import (
     approvals,
     auth,
     chat,
+    embeddings,
     entities,
     feedback,
     files,
@@ -45,6 +46,7 @@ from rem.api.routes import (
     moments,
     oauth,
     query,
+    responses,
     sessions,
     tool_gaps,
 )
@@ -131,7 +133,8 @@ def _include_routes(app: FastAPI) -> None:
 def _build_routes() -> list[BaseRoute]:
     """Return the routes of the API. They know no application, so they are built once: that takes 0.2 s."""
     builder = FastAPI(openapi_url=None, generate_unique_id_function=_operation_id)
-    routers = [chat.router, models.router, query.router, sessions.router, messages.router, feedback.router]
+    openai_routers = [chat.router, responses.router, embeddings.router, models.router]
+    routers = [*openai_routers, query.router, sessions.router, messages.router, feedback.router]
     routers += [approvals.router, moments.router, files.router, agents.router, tool_gaps.router, entities.router]
     routers += [admin.router]
     api = APIRouter(prefix="/api/v1", responses=COMMON_ERRORS)
@@ -139,7 +142,7 @@ def _build_routes() -> list[BaseRoute]:
         api.include_router(router)
     builder.include_router(api)
     # The paths that OpenAI's clients use if they are given only the host.
-    for router in (chat.router, models.router):
+    for router in openai_routers:
         builder.include_router(router, prefix="/v1", responses=COMMON_ERRORS, include_in_schema=False)
     for router in (auth.router, auth.dev_router):
         builder.include_router(router, responses=COMMON_ERRORS)

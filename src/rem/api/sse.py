@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from rem.agents.answer_stream import AnswerStream
+    from rem.agents.chat import ClientToolCall
 
 PING = b": ping\n\n"
 DONE = b"data: [DONE]\n\n"
@@ -58,6 +59,8 @@ class ChunkEncoder:
                     yield self._encode_chunk({"content": event.content})
                     continue
                 if isinstance(event, DoneEvent):
+                    for index, call in enumerate(self._answer.client_calls):
+                        yield self._encode_chunk({"tool_calls": [{"index": index, **to_tool_call(call)}]})
                     yield self._encode_chunk({}, self._finish_reason())
                 yield self._encode_event(event)
         if self._with_usage:
@@ -92,10 +95,15 @@ class ChunkEncoder:
         return b"event: " + name.encode() + b"\n" + self._encode({"choices": [choice], **to_json_safe(fields)})
 
     def _encode(self, fields: dict[str, Any]) -> bytes:
-        return b"data: " + _escape_line_ends(orjson.dumps({**self._base, **fields})) + b"\n\n"
+        return b"data: " + escape_line_ends(orjson.dumps({**self._base, **fields})) + b"\n\n"
 
 
-def _escape_line_ends(data: bytes) -> bytes:
+def to_tool_call(call: ClientToolCall) -> dict[str, Any]:
+    """Return a call of a client's tool in OpenAI's format."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def escape_line_ends(data: bytes) -> bytes:
     """Return JSON without the characters that some readers take for the end of a line, such as U+2028."""
     for encoded, escaped in LINE_ENDS.items():
         if encoded in data:

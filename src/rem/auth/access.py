@@ -6,9 +6,9 @@ from rem.auth.identity import CHAT, READ, WRITE, Identity
 from rem.errors import ForbiddenError, UnauthorizedError
 
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
-READING_POSTS = frozenset(("/api/v1/query",))
+READING_POSTS = frozenset(("/api/v1/query", "/api/v1/embeddings", "/v1/embeddings"))
 """Paths whose POST only reads: a query is too long for an address."""
-CHAT_PATHS = frozenset(("/api/v1/chat/completions", "/v1/chat/completions"))
+CHAT_PATHS = frozenset(f"{root}/{path}" for root in ("/api/v1", "/v1") for path in ("chat/completions", "responses"))
 PUBLIC_PATHS = ("/health", "/.well-known/", "/docs", "/redoc", "/openapi.json", "/api/dev/token")
 """Paths that need no login even where everything else does."""
 AUTH_PATH = "/api/auth"

@@ -19,6 +19,7 @@ from rem.memory.session_reader import MAX_POSTGRES_INTEGER, SessionReader, sessi
 from rem.memory.summary_writer import SummaryWriter
 from rem.models import Message, Session, SharedSession
 from rem.models.field_types import check_label, check_text, to_json_value
+from rem.models.message import Role
 from rem.models.session import MAX_PROMPT_CHARS
 
 if TYPE_CHECKING:
@@ -88,6 +89,27 @@ class MemoryManager(SessionReader):
             is_new=state == "new",
             system_prompt=history.system_prompt,
             masked=tuple(self._privacy.list_masked([message.content])),
+        )
+
+    async def continue_turn(self, session_id: UUID) -> Turn:
+        """Return the last turn of an own session again, with the history before its user message.
+
+        Raises `NotFoundError` if there is no such session, or no user message in its history.
+        """
+        history = await self.get_history(session_id)
+        places = [place for place, message in enumerate(history.messages) if message.role is Role.USER]
+        if not places:
+            raise NotFoundError(f"The session {session_id} has no message of a user to go on with.")
+        index = history.messages[places[-1]].index
+        (message,) = await self.get_messages(session_id, after=index - 1, limit=1)
+        return Turn(
+            session_id,
+            message.id,
+            index,
+            history.messages[: places[-1]],
+            history.summary,
+            is_new=False,
+            system_prompt=history.system_prompt,
         )
 
     async def append(

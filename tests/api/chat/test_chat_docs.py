@@ -12,6 +12,7 @@ from rem import events
 from rem.api.chat_request import ChatRequest
 from rem.context import AgentContext
 from tests.api.chat.conftest import Chat
+from tests.api.chat.test_client_tools import script_weather
 from tests.rem_command import REPOSITORY, run_python
 from tests.scripted_model import last_text
 
@@ -24,6 +25,15 @@ def test_openai_example_works(chat: Chat) -> None:
     done = run_python(code, settings={})
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Hello from the model."
+
+
+def test_examples_of_tools_responses_and_embeddings_work(chat: Chat) -> None:
+    chat.model.script = lambda body: script_weather(body) if "umbrella" in last_text(body) else ["Marlin."]
+    client = re.sub(r"stream = .*", "", _EXAMPLES["openai"], flags=re.DOTALL).replace("project atlas", chat.user)
+    code = client + "".join(_EXAMPLES[name] for name in ("tools", "responses", "embeddings"))
+    done = run_python(code.replace("http://127.0.0.1:8000", chat.address), settings={})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["It is rain.", "Marlin.", "384"]
 
 
 def test_readme_example_continues_the_session(chat: Chat) -> None:

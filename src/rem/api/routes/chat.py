@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field
 
 from rem.agents.answer_stream import AnswerStream
 from rem.agents.chat import AgentAnswer, AgentRequest
-from rem.api.chat_request import ChatMessage, ChatRequest
+from rem.api.chat_request import ChatMessage, ChatRequest, ChatToolCall
 from rem.api.dependencies import AgentsDep, ContextDep, SettingsDep
 from rem.api.disconnect import cancel_on_disconnect
 from rem.api.errors import ErrorResponse
-from rem.api.sse import ChunkEncoder, SseResponse, new_completion_id, token_usage
+from rem.api.sse import ChunkEncoder, SseResponse, new_completion_id, to_tool_call, token_usage
 from rem.audio.transcription import decode_audio, transcribe
 from rem.errors import InvalidInputError
 from rem.settings import Settings
@@ -29,7 +29,10 @@ class CompletionMessage(BaseModel):
     """The message of the agent."""
 
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
+    tool_calls: list[ChatToolCall] | None = Field(
+        default=None, description="calls of the client's tools, to be carried out"
+    )
 
 
 class Choice(BaseModel):
@@ -98,6 +101,9 @@ async def complete_chat(  # the headers are parameters to appear in the OpenAPI 
         text=await _get_text(body.question, x_chat_is_audio, settings),
         model=body.model,
         client_history=body.history,
+        client_tools=body.client_tools,
+        tool_choice=body.chosen_tool,
+        tool_exchange=body.tool_exchange,
         instructions=body.instructions,
         model_settings=body.model_settings,
         output_schema=body.response_format.output_schema if body.response_format else None,
@@ -132,10 +138,16 @@ def _to_completion(answer: AgentAnswer, stream: AnswerStream) -> ChatCompletion:
         id=new_completion_id(),
         created=int(time.time()),
         model=answer.model,
-        choices=[Choice(message=CompletionMessage(content=answer.text), finish_reason=answer.finish_reason)],
+        choices=[Choice(message=_to_message(answer), finish_reason=answer.finish_reason)],
         usage=CompletionUsage(**token_usage(stream)),
         session_id=answer.session_id,
         message_id=answer.message_id,
         masked=answer.masked,
         approval_id=answer.approval_id,
     )
+
+
+def _to_message(answer: AgentAnswer) -> CompletionMessage:
+    calls = [ChatToolCall.model_validate(to_tool_call(call)) for call in answer.client_calls]
+    # With calls, OpenAI's content is null if nothing was said.
+    return CompletionMessage(content=answer.text if answer.text or not calls else None, tool_calls=calls or None)
