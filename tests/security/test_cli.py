@@ -26,6 +26,7 @@ OPERATOR = {
     *(f"jobs {name}" for name in ("cancel", "list", "retry", "show", "stats")),
     *(
         "agents validate",
+        "eval answers",
         "eval golden check",
         "eval phoenix pull",
         "demo",
@@ -132,6 +133,7 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
         "eval golden from-session": [(name,) for name in session],
         "eval judge": [(name, "--evaluator", "exact") for name in experiment],
         "eval list": [(), (f"{NAME} experiment",)],
+        "eval memory": [("--no-week",)],
         "eval phoenix feedback": [()],
         "eval phoenix push": [(name,) for name in experiment],
         "eval report": [(name,) for name in experiment],
