@@ -41,3 +41,20 @@ SELECT r.*, s.distance FROM (
   WHERE p.model_id = 1 AND p.tenant_id = $1 AND p.owner = $2
   ORDER BY p.embedding::halfvec(384) <=> $3::text::halfvec(384) LIMIT $4) s
 JOIN rem.resources r ON r.tenant_id = $1 AND r.id = s.entity_id ORDER BY s.distance
+
+-- name: bare_words_scan
+SELECT r.*, s.weight FROM (
+  SELECT p.entity_id, -(p.terms <#> (SELECT q.terms FROM rem.rem_query_terms($1, $3, '', '') q)) AS weight
+  FROM rem.passages p WHERE p.tenant_id = $1 AND p.owner = $2 ORDER BY weight DESC LIMIT $4) s
+JOIN rem.resources r ON r.tenant_id = $1 AND r.id = s.entity_id ORDER BY s.weight DESC
+
+-- name: bare_words_index
+-- Only the rarest three words: the lists of common words are longer than the owner's rows are worth.
+WITH query AS MATERIALIZED (SELECT q.terms FROM rem.rem_query_terms($1, $3, '', '') q)
+SELECT r.*, s.weight FROM (
+  SELECT p.entity_id, -(p.terms <#> (SELECT terms FROM query)) AS weight FROM rem.passages p
+  WHERE rem.rem_postings(p.tenant_id, p.owner, p.terms) && ARRAY(
+    SELECT rem.rem_posting($1, $2, t.term) FROM rem.rem_sparse_terms((SELECT terms FROM query)) t
+    ORDER BY t.weight DESC LIMIT 3)
+  ORDER BY weight DESC LIMIT $4) s
+JOIN rem.resources r ON r.tenant_id = $1 AND r.id = s.entity_id ORDER BY s.weight DESC

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rem.agents.catalog import load_built_in_evaluators
     from rem.agents.chat import AgentAnswer, AgentRequest
     from rem.agents.response import AgentResponse
     from rem.agents.schema import AgentSchema
@@ -65,6 +66,12 @@ if TYPE_CHECKING:
         SettingsError,
         ToolFailedError,
     )
+    from rem.evals.evaluators import Evaluator
+    from rem.evals.experiment_report import summarize_run
+    from rem.evals.experiments import Experiments
+    from rem.evals.golden_sets import GoldenCase, GoldenSet
+    from rem.evals.phoenix import PhoenixClient, create_evaluator_from_schema, run_evaluation_experiment
+    from rem.evals.targets import FunctionTarget
     from rem.forgetting.erase_user import EraseReport
     from rem.forgetting.forget import ForgetReport
     from rem.forgetting.forget_plan import ForgetPlan
@@ -104,6 +111,7 @@ if TYPE_CHECKING:
     from rem.query.result import QueryResult
     from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
     from rem.settings import Settings, get_settings
+    from rem.tagging.tagger import get_tagger
 
 _EXPORTS = {
     "rem.app": ("Rem",),
@@ -142,8 +150,6 @@ _EXPORTS = {
         "AudioError",
         "ConflictError",
         "CorruptRowError",
-        "EncryptionError",
-        "EncryptionError",
         "DatabaseError",
         "DatabaseUnavailableError",
         "DatabaseUnsupportedError",
@@ -154,6 +160,7 @@ _EXPORTS = {
         "EmbeddingMisconfiguredError",
         "EmbeddingMismatchError",
         "EmbeddingUnavailableError",
+        "EncryptionError",
         "FetchError",
         "FetchForbiddenError",
         "FetchRefusedError",
@@ -182,6 +189,21 @@ _EXPORTS = {
         "SettingsError",
         "ToolFailedError",
     ),
+    "rem.agents.catalog": ("load_built_in_evaluators",),
+    "rem.evals.evaluators": ("Evaluator",),
+    "rem.evals.experiment_report": ("summarize_run",),
+    "rem.evals.experiments": ("Experiments",),
+    "rem.evals.golden_sets": (
+        "GoldenCase",
+        "GoldenSet",
+    ),
+    "rem.evals.phoenix": (
+        "PhoenixClient",
+        "create_evaluator_from_schema",
+        "run_evaluation_experiment",
+    ),
+    "rem.evals.targets": ("FunctionTarget",),
+    "rem.tagging.tagger": ("get_tagger",),
     "rem.forgetting.erase_user": ("EraseReport",),
     "rem.forgetting.forget": ("ForgetReport",),
     "rem.forgetting.forget_plan": ("ForgetPlan",),
@@ -277,6 +299,8 @@ __all__ = [
     "Entity",
     "EntityType",
     "EraseReport",
+    "Evaluator",
+    "Experiments",
     "Feedback",
     "FetchError",
     "FetchForbiddenError",
@@ -289,7 +313,10 @@ __all__ = [
     "FileUnreadableError",
     "ForgetPlan",
     "ForgetReport",
+    "FunctionTarget",
     "Fuzzy",
+    "GoldenCase",
+    "GoldenSet",
     "ImmutableError",
     "In",
     "IngestOptions",
@@ -318,6 +345,7 @@ __all__ = [
     "Ontology",
     "OntologyConfig",
     "Or",
+    "PhoenixClient",
     "Plan",
     "PlanResult",
     "ProcessingStatus",
@@ -350,9 +378,14 @@ __all__ = [
     "Traverse",
     "UndoReport",
     "User",
+    "create_evaluator_from_schema",
     "get_settings",
+    "get_tagger",
+    "load_built_in_evaluators",
     "parse_query",
     "print_query",
+    "run_evaluation_experiment",
+    "summarize_run",
 ]
 
 

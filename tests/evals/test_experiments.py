@@ -18,7 +18,7 @@ from rem.app import Rem
 from rem.context import AgentContext, Scope
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
 from rem.evals.evaluators import CaseOutput, Evaluator, Judge, load_evaluators
-from rem.evals.experiment_report import compare, passes, summarize, write_results
+from rem.evals.experiment_report import compare, passes, summarize_run, write_results
 from rem.evals.experiment_store import ExperimentRun
 from rem.evals.experiments import Experiments, RunOptions
 from rem.evals.golden_sets import GoldenCase, GoldenSet
@@ -67,7 +67,7 @@ async def test_query_runs_without_a_model_and_keeps_its_versions(rem_without_emb
     target = QueryTarget(rem, ALICE, "SEARCH {input} FROM resources")
     cases = golden(("Paros", ["boat-log"]), ('a "quoted" \\ text', []), name="boats")
     stored, results = await run(rem, target, evaluators, cases, seed=3)
-    summary = summarize(stored, results)
+    summary = summarize_run(stored, results)
     assert (summary.passed, summary.judged, summary.errors) == (2, 2, 0)
     assert stored.label == "boats#1"
     assert stored.seed == 3
@@ -90,8 +90,8 @@ async def test_broken_function_turns_an_experiment_red(rem_without_embedder: Rem
 
     good = await run(rem, FunctionTarget(ANSWERS.__getitem__, "answers"), [EXACT])
     bad = await run(rem, FunctionTarget(broken, "answers"), [EXACT])
-    assert summarize(*good).pass_rate == 1.0
-    summary = summarize(*bad)
+    assert summarize_run(*good).pass_rate == 1.0
+    summary = summarize_run(*bad)
     assert summary.pass_rate == 0.0
     assert summary.errors == (3 if output is None else 0)
     assert "pass rate" in [change.label for change in compare(good, bad).regressions]
@@ -109,7 +109,7 @@ async def test_broken_query_turns_an_experiment_red(rem_without_embedder: Rem, a
     bad = await run(rem, QueryTarget(rem, ALICE, "LOOKUP {input} FROM users"), evaluators, cases)
     assert compare(good, bad).regressions
     failing = await run(rem, QueryTarget(rem, ALICE, "{input}"), evaluators, golden(("SELECT 1/0", []), name="sql"))
-    assert summarize(*failing).errors == 1
+    assert summarize_run(*failing).errors == 1
     with pytest.raises(InvalidInputError):
         await run(rem, QueryTarget(rem, ALICE, "FIND {input}"), evaluators, cases)
 
@@ -129,13 +129,13 @@ async def test_broken_agent_and_broken_evaluator_turn_an_experiment_red(rem: Rem
 
             model.script = answer
             good = await run(rem, target, evaluators, judge=judge)
-            assert summarize(*good).pass_rate == 1.0
+            assert summarize_run(*good).pass_rate == 1.0
             assert good[0].versions["model"] == good[0].versions["judge_model"] == "openai:scripted"
             assert good[1][0].output.value == "Paris"
 
             model.script = lambda body: [Refuse(500)] if "You judge" not in str(body["messages"][0]) else answer(body)
             broken_agent = await run(rem, target, evaluators, judge=judge)
-            assert summarize(*broken_agent).errors == 3
+            assert summarize_run(*broken_agent).errors == 3
             assert {change.label for change in compare(good, broken_agent).regressions} >= {
                 "pass rate",
                 "errors per case",
@@ -143,7 +143,7 @@ async def test_broken_agent_and_broken_evaluator_turn_an_experiment_red(rem: Rem
 
             model.script = lambda body: [Refuse(500)] if "You judge" in str(body["messages"][0]) else answer(body)
             broken_evaluator = await run(rem, target, evaluators, judge=judge)
-            summary = summarize(*broken_evaluator)
+            summary = summarize_run(*broken_evaluator)
             assert (summary.errors, summary.evaluator_errors, summary.passed) == (0, 3, 0)
             assert compare(good, broken_evaluator).regressions
 
@@ -154,7 +154,7 @@ async def test_broken_agent_and_broken_evaluator_turn_an_experiment_red(rem: Rem
             model.requests.clear()
             repaired = await experiments.complete(broken_evaluator[0], target, judge)
             assert len(model.requests) == 3
-            assert summarize(repaired, await experiments.store.load_cases(repaired)).pass_rate == 1.0
+            assert summarize_run(repaired, await experiments.store.load_cases(repaired)).pass_rate == 1.0
 
 
 async def test_experiment_leaves_no_trace_in_memory(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -205,7 +205,7 @@ async def test_each_case_runs_once_however_often_a_run_stops(rem_without_embedde
     assert set(calls.values()) == {1}
     assert len(calls) == 200
     assert most == 8
-    assert summarize(stored, await experiments.store.load_cases(stored)).passed == 200
+    assert summarize_run(stored, await experiments.store.load_cases(stored)).passed == 200
 
 
 async def test_two_processes_cannot_work_on_one_run(rem_without_embedder: Rem) -> None:
@@ -282,7 +282,7 @@ async def test_report_escapes_everything_and_has_no_script(rem_without_embedder:
     target = FunctionTarget(lambda _input: attack, attack)
     first = await run(rem_without_embedder, target, [EXACT], cases)
     second = await run(rem_without_embedder, target, [EXACT], cases)
-    page = render_report(summarize(*second), second[1], compare(first, second), first[1])
+    page = render_report(summarize_run(*second), second[1], compare(first, second), first[1])
     assert "<script" not in page
     assert "<img" not in page
     assert "&lt;script&gt;" in page
@@ -290,7 +290,7 @@ async def test_report_escapes_everything_and_has_no_script(rem_without_embedder:
     assert "Against attack#1" in page
     assert "http://" not in page
     assert "default-src 'none'" in page
-    assert page == render_report(summarize(*second), second[1], compare(first, second), first[1])
+    assert page == render_report(summarize_run(*second), second[1], compare(first, second), first[1])
 
 
 async def test_later_evaluators_judge_stored_outputs(rem_without_embedder: Rem, agents: Agents) -> None:
@@ -311,7 +311,7 @@ async def test_later_evaluators_judge_stored_outputs(rem_without_embedder: Rem, 
     )
     stored = await experiments.add_evaluators(stored, [Evaluator(lenient)], None)
     stored = await experiments.complete(stored, None, None)
-    assert summarize(stored, await experiments.store.load_cases(stored)).passed == 3
+    assert summarize_run(stored, await experiments.store.load_cases(stored)).passed == 3
     assert len(calls) == 3
 
 

@@ -19,7 +19,10 @@ app = typer.Typer(help="Encrypt stored texts, and change their key.", no_args_is
 def new_key(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key: letters, digits, hyphens.")] = "k1",
 ) -> None:
-    """Print a new random key for ENCRYPTION__KEYS or a line of ENCRYPTION__KEYS_FILE. It is stored nowhere."""
+    """Print a new random key.
+
+    It is for ENCRYPTION__KEYS, or for a line of ENCRYPTION__KEYS_FILE, and is stored nowhere.
+    """
     import base64
     import os
 
@@ -33,7 +36,10 @@ def new_key(
 
 @app.command("status")
 def status(as_json: JsonOption = False) -> None:
-    """Show how many stored texts each key encrypts, and which keys can be removed."""
+    """Show how many stored texts each key encrypts.
+
+    A key that encrypts none can be removed.
+    """
     from rem.cli.output import format_count, print_json, print_table
 
     async def work(rem: Rem) -> dict[str, Any]:
@@ -66,7 +72,9 @@ def status(as_json: JsonOption = False) -> None:
 
 @app.command("rotate")
 def rotate(yes: YesOption = False, as_json: JsonOption = False) -> None:
-    """Encrypt all stored texts with the first key; with ENCRYPTION__ENABLED=false, decrypt them.
+    """Encrypt all stored texts with the first key.
+
+    With ENCRYPTION__ENABLED=false, decrypt them.
 
     It works in batches while others read and write. If it is interrupted, start it again.
     """

@@ -83,7 +83,7 @@ def run(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Run an agent or a query on a golden set, and judge the outputs.
+    """Run an agent or a query on a golden set, and judge it.
 
     Ctrl-C finishes the cases in flight; `rem eval resume` continues. Nothing that is run becomes a memory.
     """
@@ -154,7 +154,10 @@ def judge(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Judge the stored outputs of a run with more evaluators, or again with the same ones. No agent runs."""
+    """Judge the stored outputs of a run again.
+
+    With more evaluators, or with the same ones. No agent runs.
+    """
     from rem.evals.evaluators import load_evaluators
     from rem.evals.experiments import load_run_evaluators
 
@@ -214,9 +217,9 @@ def show(
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
 ) -> None:
-    """Show the scores of a run and the cases that failed, or one case with its output."""
+    """Show the scores and failed cases of a run, or one case."""
     from rem.cli.output import print_json
-    from rem.evals.experiment_report import summarize
+    from rem.evals.experiment_report import summarize_run
 
     async def work(bench: Workbench) -> tuple[ExperimentRun, list[StoredCase]]:
         return await bench.load(label)
@@ -225,7 +228,7 @@ def show(
     if case is not None:
         print_case(stored, cases, case, as_json=as_json)
         return
-    summary = summarize(stored, cases)
+    summary = summarize_run(stored, cases)
     if as_json:
         print_json(summary.as_json())
         return
@@ -244,11 +247,11 @@ def compare_runs(
 ) -> None:
     """Compare a run with a baseline. If it is worse, the exit code is 7."""
     from rem.cli.output import print_json
-    from rem.evals.experiment_report import compare, summarize
+    from rem.evals.experiment_report import compare, summarize_run
 
     async def work(bench: Workbench) -> tuple[RunComparison, RunSummary]:
         before, after = await bench.load(baseline), await bench.load(label)
-        return compare(before, after, tolerance=tolerance), summarize(*after)
+        return compare(before, after, tolerance=tolerance), summarize_run(*after)
 
     comparison, summary = with_workbench(work, user, tenant)
     if as_json:
@@ -271,14 +274,14 @@ def report(
     tenant: TenantOption = "default",
 ) -> None:
     """Write the report of a run as an HTML file with plots. It needs no network and has no scripts."""
-    from rem.evals.experiment_report import compare, summarize
+    from rem.evals.experiment_report import compare, summarize_run
     from rem.evals.report_html import render_report
 
     async def work(bench: Workbench) -> tuple[ExperimentRun, str]:
         current = await bench.load(label)
         before = await bench.load_baseline(current[0], baseline or PREVIOUS)
         comparison = None if before is None else compare(before, current)
-        return current[0], render_report(summarize(*current), current[1], comparison, before[1] if before else ())
+        return current[0], render_report(summarize_run(*current), current[1], comparison, before[1] if before else ())
 
     stored, page = with_workbench(work, user, tenant)
     path = output or Path(f"{stored.name}-{stored.number}.html")

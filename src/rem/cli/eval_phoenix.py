@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rem.evals.golden_sets import GoldenSet
 
 app = typer.Typer(
-    help="Send golden sets, runs and feedback to Arize Phoenix, and get them from there. Set PHOENIX__ENDPOINT first.",
+    help="Exchange golden sets, runs and feedback with Phoenix.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

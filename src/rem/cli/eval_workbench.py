@@ -97,7 +97,7 @@ class Workbench:
     ) -> RunOutcome:
         """Work off the cases of a run, and write its files."""
         from rem.cli.output import progress_bars
-        from rem.evals.experiment_report import compare, summarize, write_results
+        from rem.evals.experiment_report import compare, summarize_run, write_results
         from rem.evals.experiments import RunOptions
 
         with progress_bars("Running", "Judging", line_seconds=30) as (on_output, on_scores):
@@ -111,7 +111,7 @@ class Workbench:
         write_results(folder, stored, cases)
         before = await self.load_baseline(stored, gates.baseline)
         comparison = None if before is None else compare(before, (stored, cases), tolerance=gates.tolerance)
-        return RunOutcome(summarize(stored, cases), comparison, folder, options.stop.is_set())
+        return RunOutcome(summarize_run(stored, cases), comparison, folder, options.stop.is_set())
 
 
 def with_workbench(work: Callable[[Workbench], Awaitable[R]], user: str | None, tenant: str) -> R:

@@ -28,7 +28,10 @@ app = typer.Typer(
 
 @app.command("scan")
 def scan(user: OwnerOption = None, tenant: TenantOption = "default", as_json: JsonOption = False) -> None:
-    """Count the secrets and personal data in stored rows that the policy would not let in today. Change nothing."""
+    """Count what the policy would not let in today.
+
+    These are secrets and personal data in stored rows. Nothing is changed.
+    """
     from rem.cli.output import print_json, progress_bar
 
     async def work(rem: Rem) -> MaskReport:
@@ -46,7 +49,9 @@ def scan(user: OwnerOption = None, tenant: TenantOption = "default", as_json: Js
 def mask(
     yes: YesOption = False, user: OwnerOption = None, tenant: TenantOption = "default", as_json: JsonOption = False
 ) -> None:
-    """Show what would be masked, then mask it in the rows and in everything derived from them.
+    """Show what would be masked, then mask it.
+
+    It is masked in the rows and in everything derived from them.
 
     The original text is gone for good. If the command is interrupted, start it again.
     """

@@ -137,7 +137,7 @@ class RunComparison:
         }
 
 
-def summarize(run: ExperimentRun, cases: Sequence[StoredCase]) -> RunSummary:
+def summarize_run(run: ExperimentRun, cases: Sequence[StoredCase]) -> RunSummary:
     """Return the figures of a run."""
     verdicts = [passes(case) for case in cases]
     seconds = [case.output.seconds for case in cases if case.ended_at is not None and case.error is None]
@@ -179,7 +179,7 @@ def compare(
     common = {item.case.id for item in new_cases if asked.get(item.case.id) == (item.case.input, item.case.reference)}
     old = [case for case in old_cases if case.case.id in common]
     new = [case for case in new_cases if case.case.id in common]
-    before, after = summarize(old_run, old), summarize(new_run, new)
+    before, after = summarize_run(old_run, old), summarize_run(new_run, new)
     verdicts = {case.case.id: passes(case) for case in old}
     return RunComparison(
         old_run,
@@ -244,7 +244,7 @@ def list_values(cases: Sequence[StoredCase], evaluator: str, score: str) -> list
 def write_results(folder: Path, run: ExperimentRun, cases: Sequence[StoredCase]) -> list[Path]:
     """Write a run as files: `outputs.jsonl`, `scores.jsonl` and `summary.json`. Return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    summary = orjson.dumps(summarize(run, cases).as_json(), option=orjson.OPT_INDENT_2)
+    summary = orjson.dumps(summarize_run(run, cases).as_json(), option=orjson.OPT_INDENT_2)
     contents = {
         "outputs.jsonl": b"".join(_to_line(_output_row(case)) for case in cases if case.ended_at is not None),
         "scores.jsonl": b"".join(_to_line(row) for case in cases for row in _score_rows(case)),
