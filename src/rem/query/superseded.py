@@ -484,10 +484,20 @@ def _contradicts(new: _Sentence, old: _Sentence, asked: _Question, topic: _Topic
         or _revokes(new, old)
         or (topic.is_same and topic.is_about_same and _changes(new, old))
         or (new.is_revision and topic.is_revised and bool(topic.common))
-        or (asked.is_polar and topic.is_same and bool(new.subject) and new.subject <= old.words & asked.words.words)
+        or (asked.is_polar and topic.is_same and _answers_yes_or_no(new, old, asked))
         or (topic.is_sure and new.is_state and topic.is_about_same)
         or (topic.is_near_in_session and _corrects(new, old))
     )
+
+
+def _answers_yes_or_no(new: _Sentence, old: _Sentence, asked: _Question) -> bool:
+    """Return whether a sentence is about the subject of the question, as the older one is.
+
+    Of a subject without words that tell much, such as "my back", only a change is taken for an answer.
+    """
+    if not new.subject:
+        return new.has_change
+    return new.subject <= old.words & asked.words.words
 
 
 def _misses_point(newer: _Part, older: _Part, asked: _Question) -> bool:

@@ -38,6 +38,8 @@ _DIRECT_VALUE = re.compile(
     rf"|\b{alternatives('secrets.pin_names')}[ \t]+(?P<digits>\d{{4,8}})\b",
     re.IGNORECASE,
 )
+_KNOWN_KEY = re.compile(r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{12,200}")
+"""Keys by their prefix. `rem.privacy` masks them only if they look random."""
 _LONG_TOKEN = re.compile(r"(?<![\w/+=-])[A-Za-z0-9_+=-]{24,500}(?![\w/+=-])")
 _DIGIT, _UPPER, _LOWER = re.compile(r"\d"), re.compile(r"[A-Z]"), re.compile(r"[a-z]")
 _QUOTES = "\"'`“”„‘’«»()<>[]{}"
@@ -115,6 +117,7 @@ def _is_random(value: str) -> bool:
 
 
 SECRET_PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
+    (_KNOWN_KEY, lambda match: True),
     (_LONG_TOKEN, lambda match: _is_random(match.group())),
     (_CREDENTIAL, lambda match: _is_password(match["value"], is_followed=bool(match["rest"].strip()))),
     (_KEY, lambda match: _is_token(match["value"])),
@@ -133,7 +136,9 @@ def is_sensitive(text: str) -> bool:
     words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     pairs = {f"{first}-{second}" for first, second in pairwise(words)}
     singular = {word.rstrip("s") for word in words}
-    has_number = bool(_ACCOUNT_NUMBER.search(text) or find_private_data(text, _PRIVATE_KINDS))
+    has_number = bool(
+        _ACCOUNT_NUMBER.search(text) or _KNOWN_KEY.search(text) or find_private_data(text, _PRIVATE_KINDS)
+    )
     return has_number or not _SENSITIVE_WORDS.isdisjoint({*words, *pairs, *singular})
 
 
