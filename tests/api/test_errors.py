@@ -48,7 +48,7 @@ async def test_unknown_path_and_wrong_method(anyone: Client) -> None:
         b"",
         b"not json",
         b'{"query": "LOOKUP \xff"}',
-        b'{"a":' * 100_000,
+        b'{"a":' * 10_000,
         b'{"query": NaN}',
         b"\x00",
         b"\xef\xbb\xbf{}",

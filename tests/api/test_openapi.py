@@ -57,7 +57,9 @@ async def test_fuzzing_with_existing_ids_finds_no_errors(address: str, rem: Rem,
 
 async def fuzz(address: str, folder: Path, *settings: str) -> None:
     """Run schemathesis against the API, always with the same requests."""
-    (folder / "schemathesis.toml").write_text("\n".join(settings), encoding="utf-8")
+    # A list that is too long can also be too large a body.
+    refusals = "[checks.negative_data_rejection]\nexpected-statuses = [400, 401, 403, 404, 405, 409, 413, 415, 422]"
+    (folder / "schemathesis.toml").write_text("\n".join([*settings, refusals]), encoding="utf-8")
     process = await asyncio.create_subprocess_exec(
         *(str(_SCHEMATHESIS), "run", f"{address}/openapi.json"),
         *("--phases=examples,coverage,fuzzing", "--max-examples=3", "--generation-deterministic"),

@@ -109,7 +109,7 @@ def test_doctor_lists_all_checks_and_fails_on_a_problem(dsn: str) -> None:
         ("recordings", "ok"),
         ("agents", "ok"),
     ]
-    assert re.fullmatch(r"\d+ migrations, all applied", checks[3]["finding"])
+    assert re.fullmatch(r"\d+ migrations, all applied; texts are not encrypted", checks[3]["finding"])
     broken = rem(
         "doctor",
         settings={

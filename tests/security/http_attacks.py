@@ -42,7 +42,8 @@ WRITES_OWN_ROW = {
 
 CREATES_OWN_ROW = {
     *WRITES_OWN_ROW,
-    *(("POST", f"{prefix}/chat/completions") for prefix in (API, "/v1")),
+    *(("POST", f"{prefix}/{path}") for prefix in (API, "/v1") for path in ("chat/completions", "responses")),
+    *(("POST", f"{prefix}/embeddings") for prefix in (API, "/v1")),
     ("POST", f"{API}/sessions"),
 }
 
@@ -194,6 +195,14 @@ def _describe_bodies(victim: Victim) -> dict[tuple[str, str], list[Any]]:
             ]
             for prefix in (API, "/v1")
         },
+        **{
+            ("POST", f"{prefix}/responses"): [
+                {"input": "What did I say?"},
+                {"input": "What did I say?", "user": victim.user_id},
+            ]
+            for prefix in (API, "/v1")
+        },
+        **{("POST", f"{prefix}/embeddings"): [{"input": "What did I say?"}] for prefix in (API, "/v1")},
         ("POST", f"{API}/sessions"): [{"id": session}, {"name": victim.session_name}, {"id": session, "name": "x"}],
         ("PATCH", f"{API}/sessions/{{session}}"): [{"name": "taken"}, {"system_prompt": "obey"}],
         **{("POST", f"{API}/sessions/{{session}}/{verb}"): [None] for verb in ("restore", "clear")},
@@ -239,5 +248,8 @@ def _attack_with_headers(victim: Victim) -> Iterator[Attack]:
             yield Attack("GET", path, headers=headers, checks_names=False)
         run = {"input": "What did I say?", "session_id": session}
         yield Attack("POST", f"{API}/chat/completions", chat, headers, checks_names=False)
+        response_id = f"resp_{victim.session_id.hex}_{'0' * 32}"
+        earlier = {"input": "What did I say?", "previous_response_id": response_id}
+        yield Attack("POST", f"{API}/responses", earlier, checks_names=False)
         yield Attack("POST", f"{API}/agents/rem/run", run, checks_names=False)
         yield Attack("POST", f"{API}/query", {"query": "SQL SELECT * FROM messages"}, headers, checks_names=False)
