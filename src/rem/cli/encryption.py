@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rem.cli.runtime import JsonOption, YesOption, audited, confirm, run_with_rem
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
@@ -31,7 +32,7 @@ def new_key(
 
     if not KEY_ID.match(key_id):
         raise InvalidInputError("The id of a key has up to 32 lower-case letters, digits and hyphens: choose another.")
-    typer.echo(f"{key_id}:{base64.b64encode(os.urandom(KEY_BYTES)).decode()}")
+    echo(f"{key_id}:{base64.b64encode(os.urandom(KEY_BYTES)).decode()}")
 
 
 @app.command("status")
@@ -63,11 +64,11 @@ def status(as_json: JsonOption = False) -> None:
     if rows:
         print_table(["table", "column", "key", "texts"], rows)
     how = f"encrypted with {report['sealing_key']}" if report["enabled"] else "not encrypted"
-    typer.echo(f"New texts are {how}.")
+    echo(f"New texts are {how}.")
     if report["remaining"]:
-        typer.echo(f"{format_count(report['remaining'], 'text')} still to be changed: `rem encryption rotate` does it.")
+        echo(f"{format_count(report['remaining'], 'text')} still to be changed: `rem encryption rotate` does it.")
     if report["unused_keys"]:
-        typer.echo(f"No text uses these keys, which can be removed: {', '.join(report['unused_keys'])}")
+        echo(f"No text uses these keys, which can be removed: {', '.join(report['unused_keys'])}")
 
 
 @app.command("rotate")
@@ -97,7 +98,7 @@ def rotate(yes: YesOption = False, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"changed": changed})
     else:
-        typer.echo(f"Changed {format_count(changed, 'text')}." if changed else "There is nothing to change.")
+        echo(f"Changed {format_count(changed, 'text')}." if changed else "There is nothing to change.")
 
 
 def _to_json(use: KeyUse) -> dict[str, Any]:

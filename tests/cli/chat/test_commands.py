@@ -16,7 +16,7 @@ from tests.terminal import CTRL_C, CTRL_D, ENTER, TAB, Terminal
 
 PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
 LISTS = ("/help", "/sessions", "/agent", "/model")
-LONG = "The boat Albatross lies in the harbour of Piran, behind the old salt house, next to the Heron. " * 4
+LONG = "The boat Albatross lies in the harbour of Piran, behind the old salt house, next to the Heron. " * 5
 
 _WAITING = re.compile(r"\S waiting for the model \d+ s")
 
