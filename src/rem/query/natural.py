@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rem.query.result import QueryResult
 
 MAX_QUESTION_CHARS = 300_000
-MAX_READ_CHARS = 20_000
+MAX_READ_CHARS = 5_000
 """The rest of a longer text is not looked at: reading all of it would take a second of the event loop."""
 FUZZY_THRESHOLD = 0.65
 """One misspelt word of two reaches this similarity, one common word does not."""
