@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from rem.agents.chat import ClientMessage, ClientTool, ClientToolCall
+from rem.agents.chat import AgentRequest, ClientMessage, ClientTool, ClientToolCall
 from rem.api.dependencies import JSON_CONTENT_TYPE_MISSING
+from rem.context import AgentContext
 from rem.errors import InvalidInputError
 from rem.memory.card_answers import CardAnswer
 
@@ -258,6 +259,23 @@ class ChatRequest(BaseModel):
         """Return the system messages, which are added to the agent's instructions; None if there are none."""
         texts = [message.text for message in self.messages if message.role in ("system", "developer")]
         return "\n\n".join(text for text in texts if text.strip()) or None
+
+    def to_agent_request(self, context: AgentContext, text: str, *, is_remembered: bool = True) -> AgentRequest:
+        """Return the request to the agent. `text` is the question, with its recordings transcribed."""
+        return AgentRequest(
+            context=context,
+            text=text,
+            model=self.model,
+            client_history=self.history,
+            client_tools=self.client_tools,
+            tool_choice=self.chosen_tool,
+            tool_exchange=self.tool_exchange,
+            instructions=self.instructions,
+            model_settings=self.model_settings,
+            output_schema=self.response_format.output_schema if self.response_format else None,
+            card_answer=self.action_submit,
+            is_remembered=is_remembered,
+        )
 
     @property
     def model_settings(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from rem.agents.answer_stream import AnswerStream
-from rem.agents.chat import AgentAnswer, AgentRequest
+from rem.agents.chat import AgentAnswer
 from rem.api.chat_request import ChatMessage, ChatRequest, ChatToolCall
 from rem.api.dependencies import AgentsDep, ContextDep, SettingsDep
 from rem.api.disconnect import cancel_on_disconnect
@@ -96,20 +96,8 @@ async def complete_chat(  # the headers are parameters to appear in the OpenAPI 
     x_chat_is_audio: Annotated[bool, Header(description="The last message is a recording in base64.")] = False,
 ) -> Response:
     """Ask an agent. It receives the earlier messages of the session, and its answer is stored in the session."""
-    agent_request = AgentRequest(
-        context=context,
-        text=await _get_text(body.question, x_chat_is_audio, settings),
-        model=body.model,
-        client_history=body.history,
-        client_tools=body.client_tools,
-        tool_choice=body.chosen_tool,
-        tool_exchange=body.tool_exchange,
-        instructions=body.instructions,
-        model_settings=body.model_settings,
-        output_schema=body.response_format.output_schema if body.response_format else None,
-        card_answer=body.action_submit,
-    )
-    stream = await agents.start(agent_request)
+    text = await _get_text(body.question, x_chat_is_audio, settings)
+    stream = await agents.start(body.to_agent_request(context, text))
     headers = {SESSION_HEADER: stream.session_id} if stream.session_id else {}
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage

@@ -9,7 +9,6 @@ import orjson
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import JSONResponse, Response
 
-from rem.agents.chat import AgentRequest
 from rem.agents.client_tools import find_call_id
 from rem.api.dependencies import AgentsDep, ContextDep, JsonBody
 from rem.api.disconnect import cancel_on_disconnect
@@ -48,21 +47,7 @@ async def create_response(  # the headers are parameters to appear in the OpenAP
     if context.session_id is not None and all(message["role"] == "tool" for message in messages):
         messages = await _add_calls(request.app.state.rem, context, messages)
     chat = body.to_chat_request(messages)
-    stream = await agents.start(
-        AgentRequest(
-            context=context,
-            text=chat.question.text,
-            model=chat.model,
-            client_history=chat.history,
-            client_tools=chat.client_tools,
-            tool_choice=chat.chosen_tool,
-            tool_exchange=chat.tool_exchange,
-            instructions=chat.instructions,
-            model_settings=chat.model_settings,
-            output_schema=chat.response_format.output_schema if chat.response_format else None,
-            is_remembered=body.store,
-        )
-    )
+    stream = await agents.start(chat.to_agent_request(context, chat.question.text, is_remembered=body.store))
     headers = {SESSION_HEADER: stream.session_id} if stream.session_id else {}
     encoder = ResponseEncoder(body, stream)
     if body.stream:
