@@ -40,7 +40,7 @@ _COMMON_OPTIONS = ("method", "scores", "lower_is_better")
 
 
 class Evaluation(BaseModel):
-    """How an evaluator judges, and the scores that it derives."""
+    """The method of an evaluator, and the scores that it derives."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 

@@ -56,7 +56,7 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """What the commands work with: an open REM, its agents, and the experiments of the user."""
+    """The objects that the commands use: an open REM, its agents, and the experiments of the user."""
 
     rem: Rem
     agents: Agents

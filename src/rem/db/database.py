@@ -17,7 +17,7 @@ from loguru import logger
 
 from rem.db.derived_ids import DerivedIds
 from rem.db.driver_errors import ASYNCPG_ERRORS, DRIVER_ERRORS, to_rem_error, translate_driver_errors
-from rem.db.installation import open_sealer
+from rem.db.hash_secret import open_sealer
 from rem.db.migrator import Migrator
 from rem.db.preflight import ServerInfo, check_requirements, read_server_info
 from rem.db.sealed_rows import OpeningConnection, decode_json, decode_jsonb

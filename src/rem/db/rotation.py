@@ -56,7 +56,7 @@ class SealedColumn:
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """How many texts of a column a key encrypts."""
+    """The number of texts of a column that a key encrypts."""
 
     table: str
     column: str
