@@ -1,0 +1,75 @@
+"""The chat when something fails: the model, a limit, or the server itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.scripted_model import HangUp, Pause, Refuse, ScriptedModel
+from tests.web.browser import Tab
+from tests.web.chat_steps import SLOW_MS, ask, wait_for_answer
+from tests.web.conftest import SCREENSHOTS, LiveServer
+
+LIMIT = 60
+
+
+@pytest.fixture
+def frail_server(server_settings: dict[str, str], tmp_path: Path) -> Iterator[LiveServer]:
+    """A server with a limit of requests, which a test may kill."""
+    limits = {f"RATE_LIMIT__{tier}": f"{LIMIT}/hour" for tier in ("ANONYMOUS", "FREE", "BASIC", "PRO")}
+    running = LiveServer({**server_settings, "REM_HOME": str(tmp_path), "RATE_LIMIT__ENABLED": "true", **limits})
+    running.start()
+    yield running
+    running.stop()
+
+
+def test_a_failed_answer_is_explained_and_tried_again(tab: Tab, script: ScriptedModel) -> None:
+    script.script = lambda _body: [Refuse(500, "the model is on fire")]
+    tab.open("/chat")
+    ask(tab, "Hello")
+    turn = wait_for_answer(tab)
+    expect(turn.get_by_role("alert")).to_contain_text("model", timeout=SLOW_MS)
+    expect(tab.page.get_by_role("region", name="Notifications").get_by_role("alert")).to_be_visible()
+    tab.check_accessibility()
+    tab.take_pictures("chat-failed")
+    script.script = lambda _body: ["Half an ", HangUp()]
+    turn.get_by_role("button", name="Try again").click()
+    expect(turn).to_contain_text("Half an", timeout=SLOW_MS)
+    expect(turn.get_by_role("alert")).to_be_visible(timeout=SLOW_MS)
+    script.script = lambda _body: ["A whole answer."]
+    turn.get_by_role("button", name="Try again").click()
+    expect(turn).to_contain_text("A whole answer.", timeout=SLOW_MS)
+    expect(turn.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_dead_server_and_a_limit(browser: Browser, frail_server: LiveServer, script: ScriptedModel) -> None:
+    """One server for both: it takes seconds to start."""
+    tab = Tab(browser, frail_server.address, "frail@example.com", SCREENSHOTS)
+    script.script = lambda _body: ["The first ", "words ", Pause(30), "and the end."]
+    tab.open("/chat")
+    ask(tab, "Tell me")
+    turn = tab.page.get_by_role("article").last
+    expect(turn).to_contain_text("The first words", timeout=SLOW_MS)
+    frail_server.kill()
+    waiting = tab.page.get_by_text("The server does not answer. REM goes on as soon as it is back.")
+    expect(waiting).to_be_visible(timeout=SLOW_MS)
+    tab.take_pictures("chat-server-gone")
+    script.script = lambda _body: ["The first words and the end."]
+    frail_server.start()
+    expect(turn).to_contain_text("The first words and the end.", timeout=SLOW_MS)
+    expect(waiting).not_to_be_visible()
+    expect(tab.page.get_by_role("article")).to_have_count(1)
+    tab.allow("ERR_")
+    for _ in range(LIMIT):
+        if httpx2.get(f"{tab.address}/api/v1/models", headers=tab.headers).status_code == 429:
+            break
+    ask(tab, "One more")
+    last = tab.page.get_by_role("article").last
+    expect(last.get_by_role("button", name="Try again in")).to_be_disabled()
+    expect(tab.page.get_by_role("region", name="Notifications")).to_contain_text("You can go on in")
+    tab.allow("429")
+    tab.close()

@@ -1,0 +1,128 @@
+/* The sessions of the person: find one, and open, rename, share, export or forget it. */
+import { useEffect, useState } from "react";
+
+import { call } from "../../api/client";
+import type { SessionView } from "../../api/types";
+import { useApi } from "../../api/use-api";
+import { Button, IconButton } from "../../components/button";
+import { SearchField } from "../../components/field";
+import { Icon } from "../../components/icon";
+import { LoadState } from "../../components/load-state";
+import { Link, navigate } from "../../router";
+import { texts } from "../../texts";
+import { SessionMenu, type OpenedDialog } from "./session-menu";
+import styles from "./session-list.module.css";
+import { getAge, onSessionsChange, type Age } from "./sessions";
+
+const PAGE_SESSIONS = 40;
+const SEARCH_MS = 250;
+const AGES: readonly Age[] = ["today", "yesterday", "week", "month", "older"];
+
+interface Props {
+  openId: string | null;
+  /** Called when a session is chosen: a drawer closes then. */
+  onChoose?: () => void;
+  onDialog: (dialog: OpenedDialog) => void;
+}
+
+export function SessionList({ openId, onChoose, onDialog }: Props) {
+  const [text, setText] = useState("");
+  const search = useDelayed(text.trim(), SEARCH_MS);
+  const [limit, setLimit] = useState(PAGE_SESSIONS);
+  const own = useApi(
+    (signal) => call("GET /api/v1/sessions", { query: { limit, q: search || undefined }, signal }),
+    [search, limit],
+  );
+  const shared = useApi((signal) => call("GET /api/v1/shared-with-me", { query: { limit: 100 }, signal }), []);
+  const { reload } = own;
+  useEffect(() => onSessionsChange(reload), [reload]);
+  const sharedRows = (shared.data?.data ?? []).filter((session) => fits(session, search));
+  const begin = () => {
+    navigate("/chat");
+    onChoose?.();
+  };
+  return (
+    <div className={styles.list}>
+      <div className={styles.head}>
+        <SearchField label={texts.chat.search} value={text} onChange={(event) => setText(event.target.value)} />
+        <IconButton icon="add" label={texts.chat.newSession} onClick={begin} />
+      </div>
+      <nav className={styles.scroller} aria-label={texts.chat.sessions}>
+        <LoadState loaded={own}>
+          {(page) =>
+            page.data.length === 0 && sharedRows.length === 0 ? (
+              <p className={styles.none}>{search ? texts.chat.noneFound(search) : texts.chat.noSessions}</p>
+            ) : (
+              <>
+                {search ? (
+                  <Group title={texts.chat.found} sessions={page.data} openId={openId} onChoose={onChoose} onDialog={onDialog} />
+                ) : (
+                  AGES.map((age) => (
+                    <Group
+                      key={age}
+                      title={texts.chat.ages[age]}
+                      sessions={page.data.filter((session) => getAge(session.updated_at) === age)}
+                      openId={openId}
+                      onChoose={onChoose}
+                      onDialog={onDialog}
+                    />
+                  ))
+                )}
+                {page.has_more && (
+                  <Button look="quiet" isSmall isBusy={own.isLoading} onClick={() => setLimit(Math.min(500, limit * 3))}>
+                    {texts.common.loadMore}
+                  </Button>
+                )}
+                <Group title={texts.chat.shared} sessions={sharedRows} openId={openId} onChoose={onChoose} onDialog={onDialog} isShared />
+              </>
+            )
+          }
+        </LoadState>
+      </nav>
+    </div>
+  );
+}
+
+function fits(session: SessionView, search: string): boolean {
+  return (session.title ?? "").toLowerCase().includes(search.toLowerCase());
+}
+
+interface GroupProps extends Props {
+  title: string;
+  sessions: readonly SessionView[];
+  isShared?: boolean;
+}
+
+function Group({ title, sessions, openId, onChoose, onDialog, isShared = false }: GroupProps) {
+  if (sessions.length === 0) return null;
+  return (
+    <section className={styles.group}>
+      <h2 className={styles.groupTitle}>{title}</h2>
+      <ul>
+        {sessions.map((session) => (
+          <li key={session.id} className={styles.row} data-open={session.id === openId || undefined}>
+            <Link
+              href={`/chat/${session.id}`}
+              className={styles.link}
+              aria-current={session.id === openId ? "page" : undefined}
+              onClick={onChoose}
+            >
+              {isShared && <Icon name="share" size={16} />}
+              <span className={styles.name}>{session.title || texts.chat.untitled}</span>
+            </Link>
+            {!isShared && <SessionMenu session={session} onDialog={onDialog} />}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function useDelayed<T>(value: T, ms: number): T {
+  const [delayed, setDelayed] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setDelayed(value), ms);
+    return () => clearTimeout(timer);
+  }, [value, ms]);
+  return delayed;
+}

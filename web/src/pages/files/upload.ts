@@ -1,0 +1,26 @@
+/* Upload one file, with its progress. `fetch` does not tell how much has been sent. */
+import { ApiError, identityHeaders, OFFLINE } from "../../api/client";
+import type { FileView, PageFileView } from "../../api/types";
+
+/** Send a file, call `onProgress` with the share that is sent (0 to 1), and return the row that waits for a worker. */
+export function uploadFile(file: File, name: string, onProgress: (share: number) => void, signal: AbortSignal): Promise<FileView> {
+  const form = new FormData();
+  form.append("files", file, name);
+  return new Promise((resolve, reject) => {
+    const request = new XMLHttpRequest();
+    request.open("POST", "/api/v1/files");
+    for (const [header, value] of Object.entries(identityHeaders())) request.setRequestHeader(header, value);
+    request.responseType = "json";
+    request.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
+    request.onload = () => {
+      const answer = request.response as (PageFileView & { error?: { code: string; message: string } }) | null;
+      const row = answer?.data?.[0];
+      if (request.status < 300 && row) resolve(row);
+      else reject(new ApiError(request.status, answer?.error?.code ?? "unknown", answer?.error?.message ?? request.statusText));
+    };
+    request.onerror = () => reject(new ApiError(0, OFFLINE, ""));
+    request.onabort = () => reject(new DOMException("", "AbortError"));
+    signal.addEventListener("abort", () => request.abort());
+    request.send(form);
+  });
+}

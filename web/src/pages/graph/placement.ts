@@ -1,0 +1,115 @@
+/* Where nodes are drawn: rings around the middle, each node near what it hangs on. Linear in the size of the graph. */
+import type { Graph } from "../../api/types";
+
+export interface Position {
+  x: number;
+  y: number;
+}
+
+const NODE_SPACE = 72;
+const RING_SPACE = 200;
+/** So many nodes of one parent stand side by side; more take another row. */
+const ROW_NODES = 12;
+const MAX_ROWS = 12;
+
+/** Return the places of all nodes. Nodes in `known` stay; new ones are placed around the node that they hang on. */
+export function placeNodes(graph: Graph, known: ReadonlyMap<string, Position>): Map<string, Position> {
+  const places = new Map(known);
+  const children = listChildren(graph);
+  const roots = graph.nodes.filter((node) => node.depth === 0).map((node) => node.id);
+  for (const [index, id] of roots.entries()) if (!places.has(id)) places.set(id, { x: index * NODE_SPACE, y: 0 });
+  const shares = countLeaves(roots, children);
+  if (known.size) placeAroundParents(roots, children, places);
+  else for (const id of roots) placeInRings(id, children, shares, places, graph);
+  return places;
+}
+
+/** The nodes that hang on each node: those it reached first. */
+function listChildren(graph: Graph): Map<string, string[]> {
+  const neighbours = new Map<string, string[]>();
+  for (const { source, target } of graph.edges) {
+    neighbours.set(source, [...(neighbours.get(source) ?? []), target]);
+    neighbours.set(target, [...(neighbours.get(target) ?? []), source]);
+  }
+  const children = new Map<string, string[]>();
+  const seen = new Set(graph.nodes.filter((node) => node.depth === 0).map((node) => node.id));
+  let level = [...seen];
+  while (level.length) {
+    const next: string[] = [];
+    for (const id of level) {
+      const found = [...new Set(neighbours.get(id) ?? [])].filter((other) => !seen.has(other));
+      for (const other of found) seen.add(other);
+      children.set(id, found);
+      next.push(...found);
+    }
+    level = next;
+  }
+  return children;
+}
+
+/** How many ends hang on each node: its share of the circle. */
+function countLeaves(roots: readonly string[], children: ReadonlyMap<string, string[]>): Map<string, number> {
+  const order: string[] = [...roots];
+  for (let index = 0; index < order.length; index++) order.push(...(children.get(order[index] ?? "") ?? []));
+  const shares = new Map<string, number>();
+  for (const id of order.reverse()) {
+    const sum = (children.get(id) ?? []).reduce((total, child) => total + (shares.get(child) ?? 1), 0);
+    shares.set(id, Math.max(1, sum));
+  }
+  return shares;
+}
+
+function placeInRings(
+  root: string,
+  children: ReadonlyMap<string, string[]>,
+  shares: ReadonlyMap<string, number>,
+  places: Map<string, Position>,
+  graph: Graph,
+): void {
+  const total = shares.get(root) ?? 1;
+  // All ends must fit on the ring with room between them.
+  const widest = (Math.max(total, graph.nodes.length / 4) * NODE_SPACE) / (2 * Math.PI);
+  const step = Math.max(RING_SPACE, Math.min(widest, 2400));
+  const centre = places.get(root) ?? { x: 0, y: 0 };
+  let level = [{ id: root, from: -Math.PI / 2, to: 1.5 * Math.PI }];
+  for (let ring = 1; level.length; ring++) {
+    const next: typeof level = [];
+    for (const { id, from, to } of level) {
+      let angle = from;
+      const own = children.get(id) ?? [];
+      const sum = own.reduce((count, child) => count + (shares.get(child) ?? 1), 0);
+      const rows = Math.min(MAX_ROWS, Math.ceil(own.length / ROW_NODES));
+      for (const [index, child] of own.entries()) {
+        const span = ((to - from) * (shares.get(child) ?? 1)) / sum;
+        const middle = angle + span / 2;
+        // Neighbours on a full ring stand in front of each other, so that their names stay apart.
+        const radius = step * (ring - ((index % rows) / rows) * 0.7);
+        places.set(child, { x: centre.x + Math.cos(middle) * radius, y: centre.y + Math.sin(middle) * radius });
+        next.push({ id: child, from: angle, to: angle + span });
+        angle += span;
+      }
+    }
+    level = next;
+  }
+}
+
+/** Place new nodes on an arc behind the node that they hang on, seen from the middle. */
+function placeAroundParents(roots: readonly string[], children: ReadonlyMap<string, string[]>, places: Map<string, Position>): void {
+  const middle = places.get(roots[0] ?? "") ?? { x: 0, y: 0 };
+  const queue = [...roots];
+  for (let index = 0; index < queue.length; index++) {
+    const id = queue[index] ?? "";
+    const own = children.get(id) ?? [];
+    queue.push(...own);
+    const added = own.filter((child) => !places.has(child));
+    const parent = places.get(id) ?? middle;
+    const isMiddle = parent.x === middle.x && parent.y === middle.y;
+    const direction = isMiddle ? 0 : Math.atan2(parent.y - middle.y, parent.x - middle.x);
+    const arc = isMiddle ? 2 * Math.PI : Math.min(Math.PI * 1.2, added.length * 0.5);
+    const radius = Math.max(RING_SPACE * 0.8, (added.length * NODE_SPACE) / (arc || 1));
+    for (const [position, child] of added.entries()) {
+      const angle = direction + arc * ((position + 0.5) / added.length - 0.5);
+      places.set(child, { x: parent.x + Math.cos(angle) * radius, y: parent.y + Math.sin(angle) * radius });
+    }
+  }
+}
