@@ -10,6 +10,8 @@ import httpx2
 import uvicorn
 from starlette.types import ASGIApp
 
+from rem.api.http_protocol import ProtectedHttpProtocol
+
 
 class _Server(uvicorn.Server):
     """A server that leaves the signals to pytest."""
@@ -29,6 +31,8 @@ async def served(app: ASGIApp) -> AsyncIterator[str]:
         access_log=False,
         # As `rem serve`: the application itself decides which proxies it trusts.
         proxy_headers=False,
+        http=ProtectedHttpProtocol,
+        ws="none",
         lifespan="on",
         timeout_graceful_shutdown=5,
     )

@@ -20,6 +20,7 @@ from rem.memory.message import NewMessage
 from rem.models import Resource, Role
 from rem.settings import AuthSettings, RateLimitSettings, Settings
 from tests.api.live_server import client, served
+from tests.cases import cases
 
 ALL = (READ, WRITE, CHAT, ADMIN)
 ALICE, BOB, ROOT, EVE = "alice@example.com", "bob@example.com", "root@example.com", "eve@evil.example"
@@ -106,15 +107,13 @@ async def test_another_tenant_and_unknown_people_look_the_same(clients: dict[str
     assert (await Accounts(rem.database).get(ALICE, "default")).role is UserRole.USER
 
 
-@pytest.mark.parametrize("change", [{"role": "user"}, {"disabled": True}])
+@cases("change", [{"role": "user"}, {"disabled": True}])
 async def test_administrators_cannot_lock_themselves_out(clients: dict[str, Client], change: dict[str, Any]) -> None:
     refused = await clients[ROOT].patch(f"/api/v1/admin/users/{ROOT}", json=change)
     assert (refused.status_code, "another administrator" in refused.text) == (403, True)
 
 
-@pytest.mark.parametrize(
-    "change", [{}, {"tier": "anonymous"}, {"role": "king"}, {"password": "x"}, {"disabled": "yes"}]
-)
+@cases("change", [{}, {"tier": "anonymous"}, {"role": "king"}, {"password": "x"}, {"disabled": "yes"}])
 async def test_invalid_change_is_refused(clients: dict[str, Client], change: dict[str, Any]) -> None:
     refused = await clients[ROOT].patch(f"/api/v1/admin/users/{ALICE}", json=change)
     assert refused.status_code in (400, 422)

@@ -12,6 +12,7 @@ import yaml
 from rem.agents.tool_gaps import ToolGapReport, store_tool_gaps
 from rem.db.store import Store
 from rem.models import User
+from tests.cases import cases
 
 Client = httpx2.AsyncClient
 
@@ -83,14 +84,14 @@ async def test_invalid_agent_is_refused_with_line_numbers(as_alice: Client) -> N
     assert "search_rem" in error["message"]
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[]", b"a: &a [*a]", b"x" * 300_000, b"{" * 5000])
+@cases("body", [b"", b"\xff\xfe", b"[]", b"a: &a [*a]", b"x" * 300_000, b"{" * 5000])
 async def test_body_that_is_not_an_agent_is_refused(as_alice: Client, body: bytes) -> None:
     refused = await as_alice.post("/api/v1/agents", content=body, headers=_AS_YAML)
     assert refused.status_code == 400
     assert refused.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("kind", ["image/png", "text/plain", "application/x-www-form-urlencoded", ""])
+@cases("kind", ["image/png", "text/plain", "application/x-www-form-urlencoded", ""])
 async def test_agent_needs_a_yaml_or_json_content_type(as_alice: Client, kind: str) -> None:
     refused = await as_alice.post("/api/v1/agents", content=COOK.encode(), headers={"Content-Type": kind})
     assert (refused.status_code, refused.json()["error"]["code"]) == (415, "unsupported_media_type")

@@ -122,6 +122,11 @@ async def test_scopes_limit_a_key(address: str, keys: ApiKeys) -> None:
     assert await status(address, "/api/v1/sessions", **bearer(key)) == 200
     assert await status(address, "/api/v1/sessions", "POST", **bearer(key)) == 403
     assert await status(address, "/api/v1/entities/resources/x", "DELETE", **bearer(key)) == 403
+    chat, _ = await keys.create("chat", SARAH, "default", scopes=["chat"])
+    async with httpx2.AsyncClient(base_url=address, headers=bearer(chat)) as http:
+        refused = await http.post("/api/v1/query", json={"query": "LOOKUP x"})
+    assert refused.status_code == 403
+    assert "the scope read," in refused.json()["error"]["message"]
 
 
 async def test_key_cannot_make_another_key_or_tokens(address: str, keys: ApiKeys) -> None:

@@ -53,6 +53,11 @@ async def test_entity_examples(address: str) -> None:
     assert json.loads(restored)["id"] == json.loads(stored)["id"]
 
 
+async def test_forget_example(address: str) -> None:
+    (shown,) = await run("forget", address)
+    assert {"fingerprint", "rows", "mentions"} <= set(json.loads(shown))
+
+
 async def test_session_examples(address: str) -> None:
     answer, messages, share, shared = await run("sessions", address)
     said = [message["content"] for message in json.loads(messages)["data"]]

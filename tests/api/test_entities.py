@@ -166,7 +166,9 @@ async def test_entities_are_filtered_sorted_and_paged(as_alice: httpx2.AsyncClie
 
 
 async def test_invalid_condition_error_has_its_position(as_alice: httpx2.AsyncClient) -> None:
-    for asked in ({"where": "ordinal >"}, {"where": "nothing = 1"}, {"order_by": "; DROP TABLE users"}):
+    many = ",".join(["name"] * 51)
+    wrong = ({"where": "ordinal >"}, {"where": "nothing = 1"}, {"order_by": "; DROP TABLE users"}, {"order_by": many})
+    for asked in wrong:
         refused = await as_alice.get("/api/v1/entities/resources", params=asked)
         assert refused.status_code == 400
         assert refused.json()["error"]["message"]
@@ -175,6 +177,8 @@ async def test_invalid_condition_error_has_its_position(as_alice: httpx2.AsyncCl
 async def test_unknown_fields_and_invalid_values_are_refused(as_alice: httpx2.AsyncClient) -> None:
     wrong = {
         "summray": ({**SARAH, "summray": "x"}, "summray: there is no such field"),
+        "many": ({**SARAH, **{f"f{n}": n for n in range(100)}}, "f0: there is no such field"),
+        "more": ({**SARAH, **{f"f{n}": n for n in range(100)}}, "And 95 more unknown fields."),
         "type": ({**SARAH, "interests": "chess"}, "interests"),
         "missing": ({"summary": "Nobody."}, "name: is missing"),
         "owner": ({**SARAH, "user_id": "bob"}, "user_id: set by the store"),

@@ -16,6 +16,7 @@ from rem.api.errors import http_status
 from rem.api.main import create_app
 from rem.settings import ApiSettings, AudioSettings, Settings
 from tests.api.live_server import client, served
+from tests.cases import cases
 
 Client = httpx2.AsyncClient
 _JSON = {"Content-Type": "application/json"}
@@ -41,7 +42,7 @@ async def test_unknown_path_and_wrong_method(anyone: Client) -> None:
     assert wrong.headers["allow"] == "GET, PATCH, DELETE"
 
 
-@pytest.mark.parametrize(
+@cases(
     "content",
     [
         b"{",
@@ -75,7 +76,7 @@ async def test_error_names_the_invalid_field(anyone: Client) -> None:
         assert "prolog" not in error["message"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("method", "path", "body"),
     [
         ("POST", "/query", {"query": "LOOKUP x"}),
@@ -96,7 +97,7 @@ async def test_body_without_json_content_type(anyone: Client, method: str, path:
         assert "Content-Type" not in sent.text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("content", "place", "reason"),
     [
         (

@@ -187,6 +187,12 @@ async def test_callback_with_a_forged_state_is_refused(address: str, visitor: ht
         assert "started in another browser" in refused.json()["error"]["message"]
 
 
+async def test_callback_of_another_provider_is_refused(visitor: httpx2.AsyncClient, provider: Provider) -> None:
+    for issuer, status in (("https://evil.example", 401), ("", 401), (provider.base, 200)):
+        answer = await visitor.get(f"{await finish_by_hand(visitor)}&iss={issuer}")
+        assert answer.status_code == status, issuer
+
+
 async def test_callback_works_once(visitor: httpx2.AsyncClient) -> None:
     callback = await finish_by_hand(visitor)
     assert (await visitor.get(callback)).status_code == 200
@@ -204,6 +210,7 @@ async def test_id_tokens_that_are_not_for_this_login_are_refused(
         ("exp", int(time.time()) - 3600),
         ("sub", None),
         ("email", None),
+        ("email", ["sarah@example.com"]),
     ):
         provider.changes = {name: value}
         assert (await visitor.get("/api/auth/oidc/login")).status_code in (401, 403), name

@@ -14,6 +14,7 @@ from rem.db.store import Store
 from rem.models import Edge, Resource, User
 from rem.settings import LlmSettings, Settings
 from tests.api.live_server import client, served
+from tests.cases import cases
 from tests.scripted_model import Call, Refuse, ScriptedModel, Step, has_result, scripted_model
 
 
@@ -93,7 +94,7 @@ async def test_syntax_error_has_its_position(as_alice: httpx2.AsyncClient) -> No
     assert error["details"] == {"line": 1, "column": 1, "suggestion": 'SEARCH "x"'}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "reason"),
     [
         ({}, "`query` is missing"),
@@ -162,3 +163,54 @@ async def test_failing_language_model_falls_back_to_a_query(
     found = await ask(as_alice, query="sarah chen", mode="natural-language")
     assert found["results"][0]["key"] == "sarah-chen"
     assert "without a language model" in found["notes"][0]
+
+
+@pytest.mark.usefixtures("memory")
+async def test_plain_words_are_answered_with_rows(as_alice: httpx2.AsyncClient) -> None:
+    found = await ask(as_alice, query="sarah chen", mode="plain-words", explain=True)
+    assert found["results"][0]["key"] == "sarah-chen"
+    assert found["notes"][0].startswith("Understood as: LOOKUP")
+    guides = await ask(as_alice, query="the migration guide", mode="plain-words", limit=4)
+    assert (guides["query_type"], guides["count"]) == ("SEARCH", 4)
+
+
+@pytest.mark.usefixtures("memory")
+async def test_explanation_has_the_parsed_query(as_alice: httpx2.AsyncClient) -> None:
+    found = await ask(as_alice, query="search migration guide", explain=True, limit=3)
+    assert (found["tree"]["type"], found["tree"]["text"], found["tree"]["limit"]) == ("SEARCH", "migration guide", 3)
+    assert {"database"} <= {step["name"] for step in found["steps"]}
+
+
+async def test_queries_are_parsed_without_being_run(as_alice: httpx2.AsyncClient) -> None:
+    parsed = (await as_alice.post("/api/v1/query/parse", json={"query": "lookup Sarah Chen"})).json()
+    assert (parsed["query_type"], parsed["query"]) == ("LOOKUP", 'LOOKUP "Sarah Chen"')
+    refused = await as_alice.post("/api/v1/query/parse", json={"query": 'FUZZY "sara" TRESHOLD 0.7'})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["details"] == {
+        "line": 1,
+        "column": 14,
+        "suggestion": 'FUZZY "sara" THRESHOLD 0.7',
+    }
+
+
+async def test_language_has_verbs_clauses_and_tables(as_alice: httpx2.AsyncClient) -> None:
+    language = (await as_alice.get("/api/v1/query/language")).json()
+    verbs = {verb["name"]: verb for verb in language["verbs"]}
+    assert list(verbs) == ["LOOKUP", "FUZZY", "SEARCH", "TRAVERSE", "SQL"]
+    clauses = {clause["words"][0]: clause for clause in verbs["TRAVERSE"]["clauses"]}
+    assert clauses["DIRECTION"]["choices"] == ["out", "in", "both"]
+    assert "ORDER BY" in clauses
+    assert "resources" in language["tables"]
+
+
+@pytest.mark.usefixtures("memory")
+async def test_keys_are_completed(as_alice: httpx2.AsyncClient, as_bob: httpx2.AsyncClient) -> None:
+    async def complete(by: httpx2.AsyncClient, **asked: Any) -> list[str]:
+        page = (await by.get("/api/v1/query/keys", params=asked)).json()
+        return [f"{item['table']}/{item['key']}" for item in page["data"]]
+
+    assert await complete(as_alice, prefix="Sarah ") == ["users/sarah-chen"]
+    assert await complete(as_alice, prefix="guide", limit=2) == ["resources/guide-0", "resources/guide-1"]
+    assert await complete(as_alice, prefix="sar", table="resources") == []
+    assert await complete(as_bob, prefix="sar") == []
+    assert (await as_alice.get("/api/v1/query/keys", params={"table": "none"})).status_code == 400

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from rem.app import Rem
+from rem.memory.export_import import import_sessions
 from rem.memory.message import NewMessage
 from rem.models import Role
 
@@ -110,6 +111,49 @@ async def test_cleared_session_is_empty_and_still_exists(as_alice: Client, sessi
     assert (await as_alice.post(f"/api/v1/sessions/{session_id}/clear")).json() == {"deleted": 5}
     assert await data(as_alice, f"/sessions/{session_id}/messages") == []
     assert (await as_alice.get(f"/api/v1/sessions/{session_id}")).json()["message_count"] == 0
+
+
+async def test_session_is_cleared_from_a_message_on(as_alice: Client, session_id: UUID) -> None:
+    path = f"/api/v1/sessions/{session_id}"
+    assert (await as_alice.post(f"{path}/clear", json={"from_index": 2})).json() == {"deleted": 3}
+    assert [row["message_index"] for row in await data(as_alice, f"/sessions/{session_id}/messages")] == [0, 1]
+    assert (await as_alice.get(path)).json()["message_count"] == 2
+    assert (await as_alice.post(f"{path}/clear", json={"from_index": -1})).status_code == 422
+
+
+async def test_messages_are_read_backwards_from_the_end(as_alice: Client, session_id: UUID) -> None:
+    path = f"/api/v1/sessions/{session_id}/messages"
+    seen: list[int] = []
+    before, has_more = 2**31 - 1, True
+    while has_more:
+        page = (await as_alice.get(path, params={"limit": 2, "before": before})).json()
+        seen = [message["message_index"] for message in page["data"]] + seen
+        before, has_more = seen[0], page["has_more"]
+    assert seen == [0, 1, 2, 3, 4]
+    assert (await as_alice.get(path, params={"before": 0})).json()["data"] == []
+
+
+async def test_sessions_are_found_by_name_and_by_what_was_said(as_alice: Client, as_bob: Client, rem: Rem) -> None:
+    memory = rem.memory("alice@example.com")
+    boats, cakes = uuid4(), uuid4()
+    await memory.append(
+        boats, [NewMessage(role=Role.USER, content="My sailing boat is in Aarhus.")], create_session=True
+    )
+    await memory.append(cakes, [NewMessage(role=Role.USER, content="Carrots, nuts, sugar.")], create_session=True)
+    await memory.rename_session(cakes, "Baking 100% rye")
+    assert [row["id"] for row in await data(as_alice, "/sessions", q="100% RYE")] == [str(cakes)]
+    assert [row["id"] for row in await data(as_alice, "/sessions", q="sailing boat")] == [str(boats)]
+    assert len(await data(as_alice, "/sessions", q="  ")) == 2
+    assert await data(as_bob, "/sessions", q="sailing boat") == []
+
+
+async def test_exported_session_can_be_imported(as_alice: Client, as_bob: Client, session_id: UUID, rem: Rem) -> None:
+    path = f"/api/v1/sessions/{session_id}/export"
+    exported = await as_alice.get(path)
+    assert exported.headers["content-disposition"] == f'attachment; filename="session-{session_id}.jsonl"'
+    assert (await as_bob.get(path)).status_code == 404
+    report = await import_sessions(rem.memory("carol@example.com"), exported.content.splitlines())
+    assert (report.counts["imported"], report.messages) == (1, 5)
 
 
 async def test_started_over_session_keeps_its_messages(as_alice: Client, session_id: UUID) -> None:

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from rem.api.middleware import get_path_template
 from rem.api.rate_limit import find_network
 from rem.audit.entry import SYNCHRONOUS, Action, AuditEntry, audit_scope, note_action
+from rem.auth.access import READING_POSTS
 from rem.context import DEFAULT_TENANT, resolve_user_id
 from rem.mcp.http import MCP_PATH
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from rem.auth.identity import Identity
 
 _AUDITED_PREFIXES = ("/api/", "/v1/")
-_READING_POSTS = frozenset(("/api/v1/query", MCP_PATH, f"{MCP_PATH}/"))
+_READING_POSTS = frozenset((*READING_POSTS, MCP_PATH, f"{MCP_PATH}/"))
 """Paths whose POST reads; what a tool of MCP does beyond that, the tool notes."""
 _IS_AUDITED = "is_audited"
 """Marks a request in its state that has reached the AuditMiddleware."""

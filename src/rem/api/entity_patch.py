@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from fastapi import HTTPException
 from pydantic import ValidationError
 
-from rem.api.errors import describe_validation_error
+from rem.api.errors import MAX_VALIDATION_ERRORS, describe_validation_error
 from rem.db.table import IMMUTABLE_COLUMNS
 from rem.errors import InvalidInputError
 from rem.models import Entity
@@ -57,11 +57,15 @@ def _drop_table(entity: Entity, fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _validate(model: type[T], fields: Mapping[str, Any]) -> T:
+    unknown = [name for name in fields if name not in model.model_fields]
+    # Each unknown field would become an error of its own, which takes long to describe if there are thousands.
+    dropped = set(unknown[MAX_VALIDATION_ERRORS:]) if model.model_config.get("extra") == "forbid" else set()
     try:
-        return model.model_validate(dict(fields))
+        return model.model_validate({name: value for name, value in fields.items() if name not in dropped})
     except ValidationError as error:
         message, _field = describe_validation_error(error)
-        raise InvalidInputError(f"{model.entity_type.table}: {message}") from error
+        more = f" And {len(dropped)} more unknown fields." if dropped else ""
+        raise InvalidInputError(f"{model.entity_type.table}: {message}{more}") from error
 
 
 def _check_updated_at(entity: Entity, value: Any) -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from rem.auth.access import check_access, is_public
 from rem.auth.authenticator import Authenticator
@@ -14,6 +19,7 @@ if TYPE_CHECKING:
 
     from rem.settings import Settings
 
+OPENAPI_PATH = "/openapi.json"
 ACCESS_TOKEN, API_KEY, SESSION_COOKIE = "accessToken", "apiKey", "sessionCookie"
 
 
@@ -21,15 +27,25 @@ def declare_security(app: FastAPI, settings: Settings) -> None:
     """Add the security schemes to the document of an application, and what each of its operations needs."""
     make_document = app.openapi
 
+    making = threading.Lock()
+
     def make_secured_document() -> dict[str, Any]:
-        is_made = app.openapi_schema is not None
-        document = make_document()
-        if not is_made:
-            document.setdefault("components", {})["securitySchemes"] = _describe_schemes(settings)
-            _require_schemes(document, settings)
-        return document
+        with making:
+            is_made = app.openapi_schema is not None
+            document = make_document()
+            if not is_made:
+                document.setdefault("components", {})["securitySchemes"] = _describe_schemes(settings)
+                _require_schemes(document, settings)
+            return document
+
+    async def send_document(request: Request) -> Response:
+        # Making it takes seconds, in which the event loop must answer others.
+        document = await asyncio.to_thread(make_secured_document)
+        root_path = request.scope.get("root_path", "").rstrip("/")
+        return JSONResponse(document | {"servers": [{"url": root_path}]} if root_path else document)
 
     app.openapi = make_secured_document  # type: ignore[method-assign]  # as FastAPI documents it
+    app.add_route(OPENAPI_PATH, send_document, include_in_schema=False)
 
 
 def _describe_schemes(settings: Settings) -> dict[str, dict[str, str]]:

@@ -1,14 +1,18 @@
-"""Lists in pages, in the format of OpenAI's lists."""
+"""Lists in pages, in the format of OpenAI's lists, and answers with many rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
-from fastapi import Depends, Query
+from fastapi import Depends, Query, Response
 from pydantic import BaseModel, Field
+from pydantic_core import to_json
+
+from rem.fair_map import map_fairly
 
 T = TypeVar("T")
+JSON = "application/json"
 
 
 class Page(BaseModel, Generic[T]):
@@ -40,6 +44,20 @@ async def _get_window(
     offset: Annotated[int, Query(ge=0, le=1_000_000_000, description="The number of items to skip.")] = 0,
 ) -> Window:
     return Window(limit, offset)
+
+
+async def make_rows_response(
+    fields: Mapping[str, Any], rows_field: str, to_values: Callable[[Any], Any] = lambda row: row
+) -> Response:
+    """Return an answer with many rows, written row by row: other requests are served meanwhile."""
+
+    def write(value: Any) -> bytes:
+        return to_json(value, inf_nan_mode="null")
+
+    rows = await map_fairly(lambda row: write(to_values(row)), fields[rows_field])
+    values = {name: write(value) for name, value in fields.items() if name != rows_field}
+    values[rows_field] = b"[%s]" % b",".join(rows)
+    return Response(b"{%s}" % b",".join(write(name) + b":" + values[name] for name in fields), media_type=JSON)
 
 
 WindowDep = Annotated[Window, Depends(_get_window)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.api.errors import make_error_response
+from rem.auth.access import is_web
 from rem.auth.identity import Tier
 from rem.rate_limits import LimitedCaller
 
@@ -37,7 +38,8 @@ _ADVICE = {
 class RateLimitMiddleware:
     """Answers 429 to callers that exceed the limit of their tier, and adds the state of the limit to other answers.
 
-    The limiter is `app.state.rate_limiter`; without one, nothing is limited. Checks of health are not counted. It runs
+    The limiter is `app.state.rate_limiter`; without one, nothing is limited. Checks of health and the files of the
+    web interface are not counted. It runs
     inside of the authentication, because it needs to know who calls.
     """
 
@@ -100,7 +102,7 @@ class RefusalLimitMiddleware:
 
 def _get_limiter(scope: Scope) -> RateLimiter | None:
     """Return the limiter for a request; None if it is not counted."""
-    if scope["type"] != "http" or scope["path"] in _UNCOUNTED_PATHS:
+    if scope["type"] != "http" or scope["path"] in _UNCOUNTED_PATHS or is_web(scope["path"]):
         return None
     return getattr(scope["app"].state, "rate_limiter", None)
 

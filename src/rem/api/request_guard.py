@@ -162,14 +162,6 @@ def _is_same_origin(origin: str, host: HostPort) -> bool:
 
 API_POLICY = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 """Answers of the API are data: a browser that shows one as a page must run and load nothing."""
-DOCS_POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net; "
-    "style-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net https://fonts.googleapis.com; "
-    "img-src 'self' data: https://fastapi.tiangolo.com https://cdn.redoc.ly; font-src https://fonts.gstatic.com; "
-    "worker-src blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-)
-"""The pages of the API's documentation, which FastAPI makes, load their scripts from a public server."""
-_DOCS_PATHS = frozenset(("/docs", "/redoc"))
 _HSTS_SECONDS = 365 * 24 * 3600
 
 
@@ -187,19 +179,20 @@ class SecurityHeadersMiddleware:
         if requires_https:
             headers[b"strict-transport-security"] = f"max-age={_HSTS_SECONDS}; includeSubDomains".encode()
         self._headers = [*headers.items(), (b"content-security-policy", API_POLICY.encode())]
-        self._docs_headers = [*headers.items(), (b"content-security-policy", DOCS_POLICY.encode())]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        added = self._docs_headers if scope["path"] in _DOCS_PATHS else self._headers
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 present = {name for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(header for header in added if header[0] not in present)]
+                message["headers"] = [
+                    *message["headers"],
+                    *(header for header in self._headers if header[0] not in present),
+                ]
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 import httpx2 as httpx
@@ -24,6 +25,8 @@ class Chat:
     model: ScriptedModel
     user: str
     pid: int
+    opened: ExitStack = field(default_factory=ExitStack)
+    """Closes the clients after the test: an open connection that is collected later is a warning in another test."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -32,12 +35,13 @@ class Chat:
 
     def client(self, user: str | None = None, **headers: str) -> OpenAI:
         """Return OpenAI's client for this user."""
-        return OpenAI(
+        client = OpenAI(
             base_url=f"{self.address}/api/v1",
             api_key="unused",
             max_retries=0,
             default_headers={"X-User-Id": user or self.user, **headers},
         )
+        return self.opened.enter_context(client)
 
     def http(self, user: str | None = None) -> httpx.Client:
         """Return an HTTP client for this user."""
@@ -66,8 +70,10 @@ def chat_server() -> Iterator[Chat]:
 
 
 @pytest.fixture
-def chat(chat_server: Chat) -> Chat:
-    """Return the server with a greeting model and a new user."""
+def chat(chat_server: Chat) -> Iterator[Chat]:
+    """Yield the server with a greeting model and a new user."""
     chat_server.model.script = lambda _body: ["Hello", " from", " the", " model."]
     chat_server.model.requests.clear()
-    return Chat(chat_server.address, chat_server.model, f"user-{uuid4().hex[:8]}", chat_server.pid)
+    chat = Chat(chat_server.address, chat_server.model, f"user-{uuid4().hex[:8]}", chat_server.pid)
+    with chat.opened:
+        yield chat

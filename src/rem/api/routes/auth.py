@@ -76,10 +76,14 @@ class Caller(BaseModel):
 
 
 class ProviderList(BaseModel):
-    """The logins that are configured."""
+    """The logins that are configured, and whether callers need one."""
 
     providers: list[str]
     login_urls: dict[str, str]
+    is_required: bool = Field(description="Whether callers prove who they are; if not, `X-User-Id` is trusted.")
+    allows_anonymous: bool = Field(description="Whether requests without a login are admitted.")
+    has_dev_token: bool = Field(description="Whether `/api/dev/token` has a token to try things out.")
+    default_user: str | None = Field(description="The user of a client that names none (REM_USER); null: none.")
 
 
 class Tokens(BaseModel):
@@ -186,11 +190,20 @@ class DevToken(BaseModel):
 
 
 @router.get("/providers", summary="List the logins")
-async def list_providers(request: Request) -> ProviderList:
-    """List the providers that people can log in with."""
+async def list_providers(request: Request, settings: SettingsDep) -> ProviderList:
+    """List the providers that people can log in with, and say whether a login is needed."""
     providers: LoginProviders | None = request.app.state.login_providers
     names = providers.names if providers else []
-    return ProviderList(providers=names, login_urls={name: f"{AUTH_PATH}/{name}/login" for name in names})
+    is_required = settings.auth.enabled
+    return ProviderList(
+        providers=names,
+        login_urls={name: f"{AUTH_PATH}/{name}/login" for name in names},
+        is_required=is_required,
+        allows_anonymous=settings.allows_anonymous,
+        has_dev_token=is_required and not settings.is_production,
+        # Whoever must log in learns nothing about the operator.
+        default_user=None if is_required else settings.rem_user,
+    )
 
 
 @router.get("/me", summary="Show the caller")

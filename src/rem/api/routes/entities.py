@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Response
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from rem.api.caller_turns import get_turns
 from rem.api.dependencies import JsonBody, RemDep, ScopeDep
 from rem.api.entity_patch import apply_patch, build_entity, check_if_match, entity_etag
 from rem.api.openapi_errors import error_responses
-from rem.api.pagination import Page, WindowDep
+from rem.api.pagination import Page, WindowDep, make_rows_response
 from rem.api.row_lookup import find_deleted_row, find_own_row, find_row
 from rem.db.conditions import And, Condition
 from rem.db.store import Store
@@ -108,8 +109,11 @@ async def list_tables(rem: RemDep, scope: ScopeDep) -> Page[EntityTable]:
     return Page(data=[_describe_table(name, models[name]) for name in sorted(models)])
 
 
-@router.get("/entities/{table}", summary="List entities", responses=error_responses(404))
+@router.get(
+    "/entities/{table}", response_model=Page[EntityView], summary="List entities", responses=error_responses(404)
+)
 async def list_entities(
+    http: Request,
     entities: TableDep,
     window: WindowDep,
     where: Annotated[
@@ -127,18 +131,20 @@ async def list_entities(
         ),
     ] = "-created_at",
     with_deleted: Annotated[bool, Query(description="Include deleted rows that can be restored.")] = False,
-) -> Page[EntityView]:
+) -> Response:
     """List the caller's own rows of a table and the shared ones."""
     store, model = entities
-    rows = await store.find(
-        model,
-        _parse_where(where),
-        order_by=order_by,
-        limit=window.fetch_limit,
-        offset=window.offset,
-        with_deleted=with_deleted,
-    )
-    return Page[EntityView].model_validate(window.slice_page([_as_json(row) for row in rows]))
+    async with get_turns(http):
+        rows = await store.find(
+            model,
+            _parse_where(where),
+            order_by=order_by,
+            limit=window.fetch_limit,
+            offset=window.offset,
+            with_deleted=with_deleted,
+        )
+    page = window.slice_page(rows)
+    return await make_rows_response({"object": "list", **page}, "data", _as_json)
 
 
 @router.post(
@@ -236,6 +242,11 @@ async def restore_entity(entities: ChangeableTableDep, key: EntityName, response
 
 def _to_response(entity: Entity, response: Response) -> EntityView:
     response.headers["ETag"] = entity_etag(entity)
+    return to_view(entity)
+
+
+def to_view(entity: Entity) -> EntityView:
+    """Return an entity as the API shows it."""
     return EntityView.model_validate(_as_json(entity))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from io import BytesIO
 from typing import Annotated, Any
 from uuid import UUID, uuid4
 
@@ -18,6 +19,7 @@ from rem.context import Scope, resolve_user_id
 from rem.errors import InvalidInputError, NotFoundError
 from rem.forgetting.expiry import expire
 from rem.memory.card_answers import CardAnswer, prepare_card_answer
+from rem.memory.export_import import export_sessions
 from rem.memory.manager import MemoryManager
 from rem.models import Session, SharedSession
 from rem.models.field_types import Label, UtcDateTime, check_text
@@ -25,6 +27,7 @@ from rem.models.session import MAX_PROMPT_CHARS
 
 router = APIRouter(tags=["sessions"], dependencies=[JsonBody])
 
+EXPORT_TYPE = "application/x-ndjson"
 StorableText = Annotated[str, AfterValidator(check_text)]
 SessionName = Annotated[Label, AfterValidator(check_text)]
 SystemPrompt = Annotated[str, Field(max_length=MAX_PROMPT_CHARS), AfterValidator(check_text)]
@@ -121,6 +124,16 @@ class CloneSessionRequest(BaseModel):
     )
 
 
+class ClearSessionRequest(BaseModel):
+    """Which messages to delete."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    from_index: int = Field(
+        default=0, ge=0, lt=2**31, strict=True, description="The index of the first message to delete; default: all."
+    )
+
+
 class ShareSessionRequest(BaseModel):
     """The user to share a session with."""
 
@@ -188,9 +201,19 @@ MemoryDep = Annotated[MemoryManager, Depends(_get_memory)]
 
 
 @router.get("/sessions", summary="List sessions")
-async def list_sessions(memory: MemoryDep, window: WindowDep) -> Page[SessionView]:
+async def list_sessions(
+    memory: MemoryDep,
+    window: WindowDep,
+    q: Annotated[
+        StorableText | None,
+        Query(max_length=1000, description="Only sessions with this in their name, or with messages that fit it."),
+    ] = None,
+) -> Page[SessionView]:
     """List the caller's sessions, most recently used first."""
-    page = window.slice_page(await memory.list_sessions(window.fetch_limit, window.offset))
+    text = (q or "").strip()
+    window_of = (window.fetch_limit, window.offset)
+    sessions = await (memory.find_sessions(text, *window_of) if text else memory.list_sessions(*window_of))
+    page = window.slice_page(sessions)
     return Page(data=await _to_titled_views(memory, page["data"]), has_more=page["has_more"])
 
 
@@ -268,11 +291,33 @@ async def list_session_messages(
     after: Annotated[
         int, Query(ge=-1, lt=2**31, description="The index of the last message that the client has.")
     ] = -1,
+    before: Annotated[
+        int | None,
+        Query(ge=0, lt=2**31, description="Return the last messages before this index, instead of the next ones."),
+    ] = None,
 ) -> Page[MessageView]:
     """Return the messages of a session that the caller may read, in order and word for word."""
-    messages = await target.memory.get_messages(target.session_id, after=after, limit=limit + 1)
-    views = [MessageView.model_validate(message) for message in messages[:limit]]
-    return Page(data=views, has_more=len(messages) > limit)
+    if before is not None:
+        messages = await target.memory.get_messages_before(target.session_id, before, limit=limit + 1)
+        page = messages[-limit:]
+    else:
+        messages = await target.memory.get_messages(target.session_id, after=after, limit=limit + 1)
+        page = messages[:limit]
+    return Page(data=[MessageView.model_validate(message) for message in page], has_more=len(messages) > limit)
+
+
+@router.get(
+    "/sessions/{session}/export",
+    summary="Export a session",
+    response_class=Response,
+    responses={200: {"content": {EXPORT_TYPE: {}}}, **error_responses(404)},
+)
+async def export_session(target: SessionDep) -> Response:
+    """Return a session that the caller may read as one line of JSON, for `rem sessions import`."""
+    stream = BytesIO()
+    await export_sessions(target.memory, stream, [target.session_id])
+    headers = {"Content-Disposition": f'attachment; filename="session-{target.session_id}.jsonl"'}
+    return Response(stream.getvalue(), media_type=EXPORT_TYPE, headers=headers)
 
 
 @router.post(
@@ -293,9 +338,12 @@ async def submit_action(target: SessionDep, answer: CardAnswer) -> MessageView:
 
 
 @router.post("/sessions/{session}/clear", summary="Clear a session", responses=error_responses(404))
-async def clear_session(target: SessionDep) -> ClearSessionResponse:
-    """Delete the messages of one of the caller's own sessions, and keep the session."""
-    return ClearSessionResponse(deleted=await target.memory.clear_session(target.session_id))
+async def clear_session(
+    target: SessionDep, clear: Annotated[ClearSessionRequest | None, Body()] = None
+) -> ClearSessionResponse:
+    """Delete the messages of one of the caller's own sessions, all or from one on, and keep the session."""
+    from_index = clear.from_index if clear else 0
+    return ClearSessionResponse(deleted=await target.memory.clear_session(target.session_id, from_index=from_index))
 
 
 @router.post("/sessions/{session}/start-over", summary="Start over in a session", responses=error_responses(404))
