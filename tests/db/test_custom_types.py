@@ -27,6 +27,7 @@ from rem.db.store import Store
 from rem.db.yaml_rows import read_blocks
 from rem.errors import ConflictError, InvalidInputError, RemError
 from rem.models import Edge, Entity, Resource
+from tests.cases import cases
 from tests.conftest import settings_for
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -243,7 +244,7 @@ async def test_time_without_a_zone_is_utc_in_every_local_zone(
 
 
 @pytest.mark.parametrize("rows", [1, 250])
-@pytest.mark.parametrize(
+@cases(
     "values",
     [
         {"whole": 2**63},
@@ -424,7 +425,7 @@ async def test_builtin_table_is_refused(rem: Rem) -> None:
     assert await rem.store().upsert(Resource(name="still there"))
 
 
-@pytest.mark.parametrize("table", ["kv_store", "edges", "migrations", "entity_types"])
+@cases("table", ["kv_store", "edges", "migrations", "entity_types"])
 async def test_table_without_entities_is_refused(rem: Rem, table: str) -> None:
     class Mine(Entity, table=table):
         name: str
@@ -433,7 +434,7 @@ async def test_table_without_entities_is_refused(rem: Rem, table: str) -> None:
         await rem.register(Mine)
 
 
-@pytest.mark.parametrize("annotation", [set[str], complex, int | str, Literal[1, 2], bytes, tuple[int, int]])
+@cases("annotation", [set[str], complex, int | str, Literal[1, 2], bytes, tuple[int, int]])
 async def test_unsupported_field_type_is_refused_with_the_choices(rem: Rem, annotation: Any) -> None:
     class Odd(Entity, table="odd"):
         name: str

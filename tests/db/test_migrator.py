@@ -388,3 +388,15 @@ async def test_functions_with_an_old_name_are_dropped(dsn: str, sql: Connection)
     await migrate_database(dsn)
     names = await sql.fetch("SELECT proname FROM pg_proc WHERE proname IN ('rem_history', 'rem_history_line', 'mine')")
     assert [name for (name,) in names] == ["mine"]
+
+
+async def test_functions_that_call_each_other_are_dropped(dsn: str, sql: Connection) -> None:
+    """A function depends on those that it calls: their drop drops it, too, whichever of them comes first."""
+    called = "1"
+    for count in range(1, 12):
+        types = ", ".join(["integer"] * count)
+        await sql.execute(f"CREATE FUNCTION rem.rem_lookup({types}) RETURNS integer LANGUAGE sql RETURN {called}")
+        called = f"rem.rem_lookup({', '.join('1' * count)})"
+    await roll_back(dsn)
+    assert await migrate_database(dsn) == BUILTIN[-1:]
+    assert await sql.fetchval("SELECT count(*) FROM pg_proc WHERE proname = 'rem_lookup'") == 1

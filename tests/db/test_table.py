@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncpg
-import pytest
 
 from rem.db.table import get_table
 from rem.models import BUILTIN_ENTITIES, Entity
+from tests.cases import cases
 
 _SAME = {"integer": "bigint"}
 
 
-@pytest.mark.parametrize("model", BUILTIN_ENTITIES, ids=lambda model: model.__name__)
+@cases("model", BUILTIN_ENTITIES, ids=lambda model: model.__name__)
 async def test_class_has_the_columns_of_its_table(model: type[Entity], sql: asyncpg.Connection[asyncpg.Record]) -> None:
     rows = await sql.fetch(
         """SELECT attname, replace(format_type(atttypid, NULL), 'timestamp with time zone', 'timestamptz') AS type,
@@ -26,7 +26,7 @@ async def test_class_has_the_columns_of_its_table(model: type[Entity], sql: asyn
     assert declared == stored
 
 
-@pytest.mark.parametrize("model", BUILTIN_ENTITIES, ids=lambda model: model.__name__)
+@cases("model", BUILTIN_ENTITIES, ids=lambda model: model.__name__)
 async def test_class_and_table_agree_on_the_key(model: type[Entity], sql: asyncpg.Connection[asyncpg.Record]) -> None:
     natural_key = await sql.fetchval("SELECT natural_key FROM entity_types WHERE name = $1", model.entity_type.table)
     assert natural_key == model.entity_type.key_expression

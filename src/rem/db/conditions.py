@@ -19,6 +19,7 @@ from rem.models.field_types import check_text, to_json_value
 
 Operator: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">=", "LIKE", "ILIKE", "CONTAINS"]
 MAX_CONDITION_DEPTH = 100
+MAX_ORDER_FIELDS = 50
 """Deeper trees would overflow the stack of the compiler."""
 COMPARISON_OPERATORS = frozenset({"=", "<>", "<", "<=", ">", ">=", "LIKE", "ILIKE"})
 
@@ -141,7 +142,10 @@ class ConditionCompiler:
         The id comes last, so that pages do not overlap when values are equal.
         """
         terms = []
-        for term in filter(None, (part.strip() for part in order_by.split(","))):
+        parts = list(filter(None, (part.strip() for part in order_by.split(","))))
+        if len(parts) > MAX_ORDER_FIELDS:
+            raise InvalidInputError(f"An order has at most {MAX_ORDER_FIELDS} fields.")
+        for term in parts:
             direction = "DESC" if term.startswith("-") else "ASC"
             terms.append(f"{self._resolve_field(term.lstrip('-+')).text} {direction} NULLS LAST")
         return ", ".join([*terms, 'r."id"'])

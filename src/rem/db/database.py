@@ -301,6 +301,12 @@ class Database:
             **common,
         }
 
+    def get_connection_string(self) -> str:
+        """Return the address of the server with its password, for programs of PostgreSQL. The server must run."""
+        if self._embedded is None:
+            return _get_connection_string(self._settings)
+        return self._embedded.ensure_running().dsn()
+
     def describe_address(self) -> str:
         """Return the address of the server for messages, without its password."""
         if self._embedded is not None:

@@ -197,8 +197,9 @@ class Migrator:
             return
         await self._connection.execute("SELECT rem.rem_drop_mirrors()")
         names = _FUNCTION_NAME.findall(_load_functions_script())
-        for (signature,) in await self._connection.fetch(query("migrations", "functions_by_name"), names):
-            await self._connection.execute(fill("DROP FUNCTION {signature} CASCADE", signature=signature))
+        # All in one statement: the drop of a function drops those that call it, too, and their own drop would fail.
+        if signatures := await self._connection.fetchval(query("migrations", "functions_by_name"), names):
+            await self._connection.execute(fill("DROP FUNCTION {signatures} CASCADE", signatures=signatures))
         await self._connection.execute(query("migrations", "delete_functions"))
 
 

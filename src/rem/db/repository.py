@@ -19,6 +19,7 @@ from rem.db.table import get_table
 from rem.db.write_plan import WritePlan, build_write_plan, list_private_texts, owner_condition, stage_rows
 from rem.encryption.sealed_values import SEALED_JSON, SEALED_METADATA, SEALED_TEXTS, Place
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError, PrivacyError
+from rem.fair_map import map_fairly
 from rem.models.entity import Entity
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Repository(Generic[T]):
         )
         async with self._executor.connection() as connection:
             rows = await connection.fetch(statement, *parameters)
-        return [self._model.from_row(record) for (record,) in rows]
+        return await map_fairly(lambda row: self._model.from_row(row[0]), rows)
 
     async def count(self, scope: Scope, where: Where = None, *, with_deleted: bool = False) -> int:
         """Count the entities that meet a condition."""

@@ -32,6 +32,8 @@ from rem.errors import (
 )
 
 if TYPE_CHECKING:
+    from asyncpg.transaction import Transaction
+
     from rem.db.database import Connection, Database
     from rem.settings import Settings
 
@@ -43,6 +45,7 @@ MAX_QUEUE_SECONDS = 30.0
 MAX_END_WAIT_SECONDS = 3.0
 """Maximum wait for the end of a backend that has overrun, before its user gets the error."""
 MAX_CHARS_PARSED_AT_ONCE = 100_000
+MAX_CHARS_CHECKED_AT_ONCE = 1000
 _INT64 = 2**63
 
 
@@ -103,6 +106,7 @@ class SqlSandbox:
         self._settings = settings.sql
         self._check = check
         self._lock = asyncio.Lock()
+        self._long_check = asyncio.Lock()
         self._access: _Access | None = None
         self._readable: ReadableSchema | None = None
         self._retired: list[asyncio.Task[None]] = []
@@ -173,7 +177,7 @@ class SqlSandbox:
         seconds = self._settings.timeout_seconds
         pid = connection.get_server_pid()
         transaction = connection.transaction(readonly=True)
-        await transaction.start()
+        await _begin(transaction)
         try:
             started_at = await connection.fetchval(query("sandbox", "transaction_start"))
             signed = access.credentials.sign(scope, pid, started_at)
@@ -211,7 +215,7 @@ class SqlSandbox:
                 tables = await _read_tables(connection)
             self._readable = ReadableSchema(tables, frozenset(name for (name,) in functions))
         try:
-            await asyncio.to_thread(self._check, statement, self._readable)
+            await self._apply(self._check, statement, self._readable)
         except InvalidInputError:
             async with self._database.connection() as connection:
                 tables = await _read_tables(connection)
@@ -219,7 +223,15 @@ class SqlSandbox:
                 raise
             # The statement may use a type that was registered since the schema was read.
             self._readable = ReadableSchema(tables, self._readable.functions)
-            await asyncio.to_thread(self._check, statement, self._readable)
+            await self._apply(self._check, statement, self._readable)
+
+    async def _apply(self, check: StatementCheck, statement: str, readable: ReadableSchema) -> None:
+        if len(statement) < MAX_CHARS_CHECKED_AT_ONCE:
+            check(statement, readable)
+            return
+        # One at a time: the event loop competes with each thread for the interpreter.
+        async with self._long_check:
+            await asyncio.to_thread(check, statement, readable)
 
     async def _get_access(self) -> _Access:
         if self._access is None:
@@ -415,6 +427,14 @@ async def _lease(pool: asyncpg.Pool[asyncpg.Record]) -> AsyncIterator[Connection
         raise to_rem_error(error) from error
     finally:
         await asyncio.shield(_release(pool, connection))
+
+
+async def _begin(transaction: Transaction) -> None:
+    """Begin a transaction. Raise _StaleAccessError if the connection was lost in the pool: nothing has run yet."""
+    try:
+        await transaction.start()
+    except DRIVER_ERRORS as error:
+        raise _StaleAccessError(to_rem_error(error)) from error
 
 
 async def _release(pool: asyncpg.Pool[asyncpg.Record], connection: Any) -> None:

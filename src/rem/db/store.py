@@ -14,6 +14,7 @@ from rem.db.conditions import Where
 from rem.db.repository import Repository, WriteReport
 from rem.db.sql import query
 from rem.errors import InvalidInputError
+from rem.fair_map import map_fairly
 from rem.models import Entity
 from rem.models.field_types import check_text
 
@@ -91,7 +92,7 @@ class Store:
             if any(match.table not in self._types.models for match in matches):
                 # Another process has registered the type in the meantime.
                 await self._types.refresh(connection)
-        return [self._types.get_model(match.table).from_row(match.record) for match in matches]
+        return await map_fairly(lambda match: self._types.get_model(match.table).from_row(match.record), matches)
 
     async def find_matches(self, keys: Sequence[str], table: str | None = None) -> list[Match]:
         """Return the matches of `lookup` as plain records, each with its key."""

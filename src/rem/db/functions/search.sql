@@ -16,7 +16,7 @@ CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
     0.03,  -- candidate_word: weight of the words against the similarity when candidates are collected
     -- The entity itself:
     2.4,   -- own_word
-    2.4,   -- own_meaning
+    2.4,   -- own_meaning; rem_message_meaning has the one of a message
     0.5,   -- prior_loss: this share of the prior is lost where both scores are 1
     -- A message in its session: the best message within four before and after, and its direct neighbours.
     2.0,   -- nearby_word
@@ -41,6 +41,11 @@ CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
     0.5,   -- relative_time: how much words of relative time ("last week") count in a query
     0.7    -- synonym: how much a synonym of a word of the query counts
 $$;
+
+-- The weight of the meaning of a message in a dialogue, by the embedding model. `rem-embed-1` was trained to tell such messages apart;
+-- with other models, more weight than own_meaning finds less (docs/retrieval-experiments.md).
+CREATE OR REPLACE FUNCTION rem_message_meaning(model_name text) RETURNS numeric LANGUAGE sql IMMUTABLE
+RETURN CASE model_name WHEN 'rem-embed-1' THEN 3.6 ELSE (SELECT w.own_meaning FROM rem.rem_search_weights() w) END;
 
 -- Return the words of a query as a sparse vector of their rarities (the query side of BM25), in every language of the tenant's
 -- texts. Words of relative time and synonyms count less. `full_weight` is the weight of a passage that has every word of the query, also
@@ -310,11 +315,13 @@ CREATE OR REPLACE FUNCTION rem_missing_passages(
     JOIN means m ON m.owner = s.owner)
 $$;
 
--- Return the entities whose text or title matches a pattern. `id` is the first passage that does, and NULL if only the title does.
--- `weight` is the rarity of a match: 1 for a single one among all passages, and less, the more entities match.
-CREATE OR REPLACE FUNCTION rem_keep_matching(
-  of_tenant text, of_field text, entities rem.passage_score[], pattern text, all_passages bigint
-) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
+-- Return the entities of some passages if such a passage or the title matches a pattern. `id` is the first passage that does, and NULL if
+-- only the title does. `weight` is the rarity of a match: 1 for a single one among all passages, and less, the more entities match.
+CREATE OR REPLACE FUNCTION rem_keep_matching(of_tenant text, possible rem.passage_score[], pattern text, all_passages bigint)
+RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  -- A phrase has at most 200 characters. It may begin before its passage or end after it.
+  margin constant integer := 200;
 BEGIN
   RETURN ARRAY(
     SELECT ROW(m.id, m.entity_type, m.entity_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
@@ -322,15 +329,17 @@ BEGIN
                / ln(1 + (greatest(all_passages, m.matches) - 0.5) / 1.5))::rem.passage_score
     FROM (
       SELECT e.entity_type, e.entity_id, p.id, count(*) OVER () AS matches
-      FROM (SELECT DISTINCT entity_type, entity_id FROM unnest(entities)) e JOIN rem.entity_types t ON t.name = e.entity_type
+      FROM (SELECT entity_type, entity_id, array_agg(id) AS ids FROM unnest(possible) GROUP BY entity_type, entity_id) e
+      JOIN rem.entity_types t ON t.name = e.entity_type
       CROSS JOIN LATERAL (SELECT rem.rem_record(e.entity_type, of_tenant, e.entity_id) AS record OFFSET 0) r
       CROSS JOIN LATERAL (
-        SELECT min(p.id) FILTER (WHERE substr(r.record ->> p.field, p.starts + 1, p.ends - p.starts) ~* pattern) AS id,
-               bool_or((r.record ->> p.field) ~* pattern) AS is_match
-        FROM rem.passages p
-        WHERE (p.tenant_id, p.entity_id, p.entity_type) = (of_tenant, e.entity_id, e.entity_type)
-          AND (of_field IS NULL OR p.field = of_field)) p
-      WHERE p.is_match OR (r.record ->> t.title_field) ~* pattern) m);
+        SELECT min(p.id) AS id
+        -- A text can be very long and have many passages, so it is taken out of its record once, not for each of them.
+        FROM (SELECT f.field, r.record ->> f.field AS text
+              FROM (SELECT DISTINCT field FROM rem.passages WHERE tenant_id = of_tenant AND id = ANY (e.ids)) f OFFSET 0) f
+        JOIN rem.passages p ON p.tenant_id = of_tenant AND p.id = ANY (e.ids) AND p.field = f.field
+        WHERE rem.rem_part(f.text, greatest(p.starts - margin, 0), p.ends + margin) ~* pattern) p
+      WHERE p.id IS NOT NULL OR (r.record ->> t.title_field) ~* pattern) m);
 END $$;
 
 -- Return the entities whose text or title contains an identifier or a quoted phrase of the query. `weight` is the share of the found
@@ -349,6 +358,7 @@ DECLARE
   matches rem.passage_score[] := '{}';
   found_items integer := 0;
   max_matches constant integer := 300;
+  max_passages_of_entity constant integer := 20;
 BEGIN
   FOR item IN SELECT * FROM jsonb_array_elements(items) LOOP
     possible := '{}';
@@ -364,19 +374,25 @@ BEGIN
       HAVING all_passages * exp(-coalesce(sum(q.weight), 0)) <= max_matches
     LOOP
       possible := possible || ARRAY(
-        SELECT ROW(NULL, p.entity_type, p.entity_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                   max(rem.rem_word_weight(p.terms, query_terms)))::rem.passage_score
-        FROM rem.passages p
-        WHERE rem.rem_postings(p.tenant_id, p.owner, p.terms) @> postings
-          -- Appending '' hides these columns from their index, as in rem_passages_with_rare_words.
-          AND p.tenant_id || '' = of_tenant AND p.owner || '' = ANY (owners)
-          AND (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
-          AND (allowed IS NULL OR coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
-          AND (span IS NULL OR p.happened_at <@ span) AND (p.is_statement OR NOT statements_only)
-          AND (p.expires_at IS NULL OR p.expires_at > now())
-        GROUP BY p.entity_type, p.entity_id ORDER BY max(rem.rem_word_weight(p.terms, query_terms)) DESC LIMIT max_matches);
+        SELECT ROW(r.id, r.entity_type, r.entity_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL, r.weight)::rem.passage_score
+        FROM (
+          SELECT e.*, row_number() OVER (PARTITION BY e.entity_type, e.entity_id ORDER BY e.weight DESC, e.id) AS place
+          FROM (
+            SELECT p.id, p.entity_type, p.entity_id, rem.rem_word_weight(p.terms, query_terms) AS weight
+            FROM rem.passages p
+            WHERE rem.rem_postings(p.tenant_id, p.owner, p.terms) @> postings
+              -- Appending '' hides these columns from their index, as in rem_passages_with_rare_words.
+              AND p.tenant_id || '' = of_tenant AND p.owner || '' = ANY (owners)
+              AND (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
+              AND (allowed IS NULL
+                   OR coalesce(CASE WHEN by_session THEN p.group_id END, p.entity_id) IN (SELECT unnest(allowed)))
+              AND (span IS NULL OR p.happened_at <@ span) AND (p.is_statement OR NOT statements_only)
+              AND (p.expires_at IS NULL OR p.expires_at > now())
+            OFFSET 0) e) r
+        -- The best passage of each entity comes first.
+        WHERE r.place <= max_passages_of_entity ORDER BY r.place, r.weight DESC, r.id LIMIT max_matches);
     END LOOP;
-    possible := rem.rem_keep_matching(of_tenant, of_field, possible, item ->> 'pattern', all_passages);
+    possible := rem.rem_keep_matching(of_tenant, possible, item ->> 'pattern', all_passages);
     found_items := found_items + CASE WHEN possible = '{}' THEN 0 ELSE 1 END;
     matches := matches || possible;
   END LOOP;
@@ -392,7 +408,7 @@ END $$;
 -- the query itself, and only its moment has: then the moment's passage is shown.
 CREATE OR REPLACE FUNCTION rem_rank_entities(
   candidates rem.passage_score[], of_moments rem.passage_score[], exact_matches rem.passage_score[], full_weight real,
-  min_similarity real, query_names text[], asks_for_time boolean, has_sessions boolean, by_session boolean
+  min_similarity real, message_meaning numeric, query_names text[], asks_for_time boolean, has_sessions boolean, by_session boolean
 ) RETURNS TABLE (entity_type text, entity_id uuid, passage_id bigint, score real, similarity real, weight real)
 LANGUAGE sql STABLE ROWS 100 AS $$
   WITH best_passages AS (
@@ -440,7 +456,9 @@ LANGUAGE sql STABLE ROWS 100 AS $$
     SELECT s.*, word_score, meaning_score, NULL, NULL, NULL, NULL, NULL FROM scored s WHERE NOT has_sessions
   ), fitted AS (
     SELECT n.*,
-      w.own_word * word_score + w.own_meaning * meaning_score
+      -- Messages cannot score higher than other entities, whatever their meaning weighs.
+      CASE WHEN position IS NULL THEN 1 ELSE w.weight_sum / (w.weight_sum + message_meaning - w.own_meaning) END * (
+      w.own_word * word_score + CASE WHEN position IS NULL THEN w.own_meaning ELSE message_meaning END * meaning_score
       -- The prior counts less for an entity that fits well by words and by meaning. Documents have nearly the same prior, and what
       -- is lost must not change their order.
       + prior * (1 - w.prior_loss * CASE WHEN position IS NULL
@@ -453,9 +471,9 @@ LANGUAGE sql STABLE ROWS 100 AS $$
              ELSE w.next_word * coalesce(next_word_score, 0) + w.second_next_word * coalesce(second_next_word_score, 0)
                 + w.previous_word * coalesce(previous_word_score, 0) + w.previous_meaning * coalesce(previous_meaning_score, 0)
                 + w.next_meaning * coalesce(next_meaning_score, 0) END
-      + w.exact * exact_score
       + CASE WHEN speaker = ANY (query_names) THEN w.named_speaker ELSE 0 END
-      + CASE WHEN asks_for_time AND tells_time THEN w.time_mentioned ELSE 0 END AS fit
+      + CASE WHEN asks_for_time AND tells_time THEN w.time_mentioned ELSE 0 END)
+      + w.exact * exact_score AS fit
     FROM with_neighbours n CROSS JOIN rem.rem_search_weights() w
   ), shown AS (
     -- A silent entity shows the word score of its moment.
@@ -614,7 +632,8 @@ BEGIN
     INTO hits
     FROM (SELECT e.entity_type, e.entity_id, e.passage_id, e.similarity, e.weight,
                  CASE mode WHEN 'vector' THEN e.similarity ELSE e.score END AS score
-          FROM rem.rem_rank_entities(candidates, of_moments, exact_matches, full_weight, min_similarity, query_names,
+          FROM rem.rem_rank_entities(candidates, of_moments, exact_matches, full_weight, min_similarity,
+                                     rem.rem_message_meaning(CASE WHEN of_model IS NOT NULL THEN model.name END), query_names,
                                      (request -> 'asks_for_time')::boolean, has_sessions, by_session) e
           -- A passage without a vector has exactly 0 as its similarity, and is no hit by meaning.
           WHERE e.weight > 0 AND mode <> 'vector'

@@ -36,6 +36,12 @@ SELECT count(*) FILTER (WHERE r.deleted_at IS NULL) AS live, count(*) FILTER (WH
        count(*) FILTER (WHERE r.deleted_at IS NULL AND r.user_id IS NULL) AS shared
 FROM {table} r WHERE r.tenant_id = $1
 
+-- name: measure_own_rows
+-- Count the rows of one user ($2; NULL: shared rows) and the bytes of their values, as they are stored.
+SELECT count(*) FILTER (WHERE r.deleted_at IS NULL) AS live, count(*) FILTER (WHERE r.deleted_at IS NOT NULL) AS deleted,
+       coalesce(sum(pg_column_size(r)), 0)::bigint AS bytes
+FROM {table} r WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2
+
 -- name: actions
 -- Count the entries of the audit log of the last day.
 SELECT l.action, count(*) AS entries FROM rem.audit_log l

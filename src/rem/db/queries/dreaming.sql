@@ -32,7 +32,8 @@ WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2
 ORDER BY r.started_at DESC LIMIT $3
 
 -- name: run
-SELECT r.id, r.user_id, r.state FROM rem.dream_runs r
+SELECT r.id, r.user_id, r.dreams, r.model, r.state, r.counts, r.error, r.started_at, r.ended_at
+FROM rem.dream_runs r
 WHERE r.tenant_id = $1 AND r.user_id IS NOT DISTINCT FROM $2 AND r.id = $3
 
 -- name: lock_subject

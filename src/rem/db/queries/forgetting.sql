@@ -83,6 +83,10 @@ DELETE FROM {table} t WHERE {condition}
 -- Take the lock of rem_fold_statistics, and wait for it.
 SELECT pg_advisory_xact_lock(hashtextextended('rem.fold_statistics', 0))
 
+-- name: stop_indexing
+-- Let no indexer work on the rows of an owner until the connection is closed, and wait for those that do.
+SELECT pg_advisory_lock(hashtextextended('rem.index:' || $1::text || '/' || coalesce($2::text, ''), 0))
+
 -- name: fold_statistics
 SELECT rem.rem_fold_statistics()
 

@@ -28,6 +28,13 @@ WHERE ($1::text IS NULL OR status::text = $1) AND ($2::text IS NULL OR entrypoin
 ORDER BY CASE WHEN status = 'failed' THEN updated ELSE created END DESC, id DESC
 LIMIT $3
 
+-- name: list_by_owner
+SELECT id, entrypoint, status::text, priority, attempts, created, updated, execute_after, payload, headers::text
+FROM rem_jobs.pgqueuer
+WHERE headers ->> 'tenant_id' = $1 AND headers ->> 'user_id' IS NOT DISTINCT FROM $2
+ORDER BY created DESC, id DESC
+LIMIT $3
+
 -- name: get
 SELECT id, entrypoint, status::text, priority, attempts, created, updated, execute_after, payload, headers::text
 FROM rem_jobs.pgqueuer WHERE id = $1

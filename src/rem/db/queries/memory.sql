@@ -70,11 +70,22 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_in
   AND (m.expires_at IS NULL OR m.expires_at > now())
 ORDER BY m.message_index LIMIT $5
 
+-- name: messages_before
+-- Return the last $5 messages of a session whose index is less than $4, in order.
+SELECT p.record FROM (
+  SELECT to_json(m.*) AS record, m.message_index FROM rem.messages m
+  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index < $4 AND m.deleted_at IS NULL
+    AND (m.expires_at IS NULL OR m.expires_at > now())
+  ORDER BY m.message_index DESC LIMIT $5) p
+ORDER BY p.message_index
+
 -- name: own_sessions
 -- Return a page of the user's sessions, the most recently written first. Only the sessions of the page are counted.
+-- With a text ($5), only those whose name or description has it, and those of a list ($6).
 SELECT rem.rem_session_with_totals(p) FROM (
   SELECT s::rem.sessions AS p FROM rem.sessions s
   WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
+    AND ($5::text IS NULL OR strpos(lower(concat_ws(' ', s.name, s.description)), lower($5)) > 0 OR s.id = ANY ($6::uuid[]))
   ORDER BY s.updated_at DESC, s.id LIMIT $3 OFFSET $4) page
 
 -- name: shared_sessions
@@ -123,9 +134,9 @@ WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.id = $3 AND s.deleted_at IS NULL
 RETURNING to_json(s.*)
 
 -- name: delete_messages
--- Delete the messages of a session. The caller must have locked the session.
+-- Delete the messages of a session from index $4 on. The caller must have locked the session.
 UPDATE rem.messages m SET deleted_at = clock_timestamp()
-WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.deleted_at IS NULL
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.deleted_at IS NULL AND m.message_index >= $4
 
 -- name: reset_totals
 -- Set the totals of a session to 0, which locks it until the end of the transaction.

@@ -35,7 +35,8 @@ INSERT INTO rem.installed_functions (checksum) VALUES ($1)
 DELETE FROM rem.installed_functions
 
 -- name: functions_by_name
-SELECT p.oid::regprocedure::text FROM pg_proc p
+-- The order of creation: a function comes before those that call it.
+SELECT string_agg(p.oid::regprocedure::text, ', ' ORDER BY p.oid) FROM pg_proc p
 WHERE p.pronamespace = 'rem'::regnamespace AND p.proname = ANY ($1::text[])
 
 -- name: rebuild

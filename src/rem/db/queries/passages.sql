@@ -5,13 +5,15 @@ SELECT name, search_fields, title_field FROM rem.entity_types WHERE search_field
 -- name: take_from_queue
 -- Take the oldest entry of the queue that no other indexer works on, for everyone or for one scope.
 -- MATERIALIZED: as a part of the join, the LIMIT might run again for every row of the queue, and all would be deleted.
+-- Hold the owner's indexing lock in shared mode until the end of the transaction. `is_locked` is false while the owner forgets.
 WITH taken AS MATERIALIZED (
   SELECT o.tenant_id, o.id FROM rem.search_queue o
   WHERE o.id <> ALL ($3::bigint[]) AND ($1::text IS NULL OR (o.tenant_id = $1 AND o.owner = ANY ($2::text[])))
   ORDER BY o.id LIMIT 1 FOR UPDATE SKIP LOCKED)
 DELETE FROM rem.search_queue q USING taken
 WHERE (q.tenant_id, q.id) = (taken.tenant_id, taken.id)
-RETURNING q.tenant_id, q.owner, q.entity_type, q.entity_ids
+RETURNING q.tenant_id, q.owner, q.entity_type, q.entity_ids,
+          pg_try_advisory_xact_lock_shared(hashtextextended('rem.index:' || q.tenant_id || '/' || q.owner, 0)) AS is_locked
 
 -- name: split_queue_entry
 INSERT INTO rem.search_queue (tenant_id, owner, entity_type, entity_ids)

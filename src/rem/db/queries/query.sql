@@ -26,6 +26,22 @@ SELECT entity_type, entity_key, rel_type, direction, edges, destinations
 FROM rem.rem_traverse_plan($1, $2, $3, $4, (SELECT array_agg(rem.rem_edge_type(edge_type)) FROM unnest($5::text[]) AS edge_type),
                            $6, $7)
 
+-- name: edges_between
+-- Return the edges of some types ($5; all if empty) between some entities, given by their tables ($3) and ids ($4).
+SELECT DISTINCT o.path::uuid AS source, o.entity_id AS target, o.rel_type, o.weight
+FROM rem.rem_edges_out($1, $2, $3::text[], $4::uuid[], $4::uuid[]::text[],
+                       (SELECT array_agg(rem.rem_edge_type(edge_type)) FROM unnest($5::text[]) AS edge_type)) o
+WHERE o.entity_id = ANY ($4::uuid[])
+ORDER BY 1, 2, 3
+
+-- name: keys_with_prefix
+-- Return up to $5 keys, each with its table, that begin with a text ($3), of one table ($4) or of all.
+SELECT k.entity_key, k.entity_type FROM rem.kv_store k
+WHERE k.tenant_id = $1 AND (k.user_id = $2 OR k.user_id IS NULL) AND starts_with(k.entity_key, rem.rem_key($3))
+  AND ($4::text IS NULL OR k.entity_type = $4) AND (k.expires_at IS NULL OR k.expires_at > now())
+  AND k.key_rank < rem.rem_exact_key_rank()
+GROUP BY k.entity_key, k.entity_type ORDER BY k.entity_key, k.entity_type LIMIT $5
+
 -- name: find_named_keys
 -- Return `keys`, for each of the names ($3) the key of the first entity that it names, or NULL. The tables $7 have no names of
 -- things; only an explicit key ($8) finds their rows. If no name is known, return as `nearest` how many keys are the most similar
@@ -54,6 +70,21 @@ WITH shown AS MATERIALIZED (
   JOIN rem.passages p ON (p.tenant_id, p.entity_id, p.starts) = ($1, s.entity_id, s.starts))
 SELECT a.entity_id, b.entity_id, 1 - (a.embedding <=> b.embedding) FROM shown a JOIN shown b ON a.entity_id < b.entity_id
   AND a.model_id = b.model_id
+
+-- name: messages_around
+-- Return what the user said in the sessions $3 within $5 messages before and after the places $4, without sessions in which a language
+-- model answers or a speaker is named.
+SELECT DISTINCT m.tenant_id, m.id, m.session_id, m.message_index, m.content
+FROM unnest($3::uuid[], $4::integer[]) AS s (session_id, place)
+JOIN rem.messages m ON m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = s.session_id
+  AND m.message_index BETWEEN s.place - $5 AND s.place + $5
+WHERE m.role = 'user' AND coalesce(m.kind, 'statement') = 'statement' AND m.metadata ->> 'speaker' IS NULL
+  AND m.deleted_at IS NULL AND (m.expires_at IS NULL OR m.expires_at > now())
+  AND NOT EXISTS (
+    SELECT FROM rem.messages a
+    WHERE a.tenant_id = $1 AND a.user_id = $2 AND a.session_id = s.session_id
+      AND a.message_index BETWEEN s.place - $5 AND s.place + $5
+      AND a.role = 'assistant' AND a.model IS DISTINCT FROM 'rem:local')
 
 -- name: file_texts
 -- Return the chunks or entries of the files $3 that the scope sees, in order, with the number of characters between a chunk and the one

@@ -1,0 +1,1 @@
+ALTER FUNCTION rem_keys_of(jsonb) CALLED ON NULL INPUT;

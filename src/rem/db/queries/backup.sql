@@ -1,0 +1,16 @@
+-- name: lock
+SELECT pg_advisory_lock(7236961, 1)
+
+-- name: has_tables
+SELECT to_regclass('rem.entity_types') IS NOT NULL
+
+-- name: drop_schema
+DROP SCHEMA IF EXISTS rem, rem_jobs CASCADE
+
+-- name: protect
+-- Take the rights of PUBLIC away again, and grant those of the SQL verb: a backup contains no rights.
+SELECT rem.rem_sql_protect()
+
+-- name: analyze
+-- A backup contains no statistics, without which the planner guesses.
+ANALYZE

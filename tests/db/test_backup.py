@@ -1,0 +1,203 @@
+"""Backups: a restored memory equals the old one in every row, and a restore never mixes or half fills memories."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from rem.app import Rem
+from rem.db.backup import back_up, restore, split_password
+from rem.db.sandbox import SqlSandbox
+from rem.errors import ConflictError, DatabaseError, InvalidInputError, RemError
+from rem.models import Edge, Resource, User
+from rem.query.verbs.sql_guard import check_select
+from tests.conftest import settings_for
+
+TABLES = """
+SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('rem', 'rem_jobs') ORDER BY 1
+"""
+REGISTERED_AT_OPENING = {"rem.sql_access"}
+"""The login of the SQL verb belongs to one database."""
+
+
+async def read_all_rows(dsn: str) -> dict[str, list[str]]:
+    """Return every row of every table as text."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        tables = [name for (name,) in await connection.fetch(TABLES)]
+        return {
+            table: sorted(text for (text,) in await connection.fetch(f"SELECT t::text FROM {table} t"))
+            for table in tables
+            if table not in REGISTERED_AT_OPENING
+        }
+    finally:
+        await connection.close()
+
+
+async def fill(rem: Rem) -> None:
+    """Store rows of two users, with edges, a message and a deleted row, and index them."""
+    alice, bob = rem.store("alice@example.com"), rem.store("bob@example.com")
+    await alice.upsert(User(name="Grace Hopper", summary="Wrote the first compiler"))
+    edges = [Edge(dst="grace-hopper", rel_type="mentions")]
+    await alice.upsert(Resource(name="Notes \u2028 ünï", content="Ask Grace about the linker.", graph_edges=edges))
+    gone = await bob.upsert(Resource(name="Gone", content="Deleted."))
+    await bob.delete(gone)
+    await rem.remember("The spare key is in the blue jar.", user="bob@example.com")
+    await rem.index(everyone=True)
+
+
+async def find_security_gaps(rem: Rem) -> list[str]:
+    """Return what the role of the SQL verb may do although it should not."""
+    sandbox = SqlSandbox(rem.database, rem.settings, check_select)
+    try:
+        return await sandbox.find_security_gaps()
+    finally:
+        await sandbox.close()
+
+
+async def test_restored_memory_equals_the_old_one_in_every_row(dsn: str, empty_dsn: str, tmp_path: Path) -> None:
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill(rem)
+    before = await read_all_rows(dsn)
+
+    report = await back_up(settings_for(dsn), tmp_path / "memory.backup")
+    restored = await restore(settings_for(empty_dsn), tmp_path / "memory.backup")
+
+    after = await read_all_rows(empty_dsn)
+    assert before["rem.passages"]
+    assert after == before
+    assert report.size_bytes == report.file.stat().st_size
+    assert report.file.stat().st_mode & 0o077 == 0
+    assert restored.rows["users"] == 1
+    assert restored.migrated == []
+
+
+async def test_restored_memory_answers_every_verb_and_keeps_users_apart(
+    dsn: str, empty_dsn: str, tmp_path: Path
+) -> None:
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill(rem)
+        gaps = await find_security_gaps(rem)
+    await back_up(settings_for(dsn), tmp_path / "memory.backup")
+    await restore(settings_for(empty_dsn), tmp_path / "memory.backup")
+
+    async with Rem.open(settings_for(empty_dsn)) as rem:
+        for text in (
+            "LOOKUP grace-hopper",
+            "FUZZY gracehoper",
+            'SEARCH "linker"',
+            "TRAVERSE notes-ünï",
+            "SELECT name FROM users",
+        ):
+            own = await rem.query(text, user="alice@example.com")
+            others = await rem.query(text, user="bob@example.com")
+            assert own.count >= 1, text
+            assert not any("race" in str(row) for row in others.results), text
+        # The rights of the SQL verb are not part of a backup.
+        assert await find_security_gaps(rem) == gaps
+        await rem.store("bob@example.com").upsert(Resource(name="After", content="New rows get a key."))
+        assert (await rem.query("LOOKUP after", user="bob@example.com")).count == 1
+
+
+async def test_restore_refuses_a_database_with_rows(dsn: str, tmp_path: Path) -> None:
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill(rem)
+    await back_up(settings_for(dsn), tmp_path / "memory.backup")
+    before = await read_all_rows(dsn)
+
+    with pytest.raises(ConflictError, match=r"already has \d+ rows"):
+        await restore(settings_for(dsn), tmp_path / "memory.backup")
+
+    assert await read_all_rows(dsn) == before
+
+
+async def test_two_restores_at_once_fill_the_database_once(dsn: str, empty_dsn: str, tmp_path: Path) -> None:
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill(rem)
+    await back_up(settings_for(dsn), tmp_path / "memory.backup")
+
+    restores = [restore(settings_for(empty_dsn), tmp_path / "memory.backup") for _ in range(2)]
+    outcomes = await asyncio.gather(*restores, return_exceptions=True)
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["ConflictError", "RestoreReport"]
+    assert await read_all_rows(empty_dsn) == await read_all_rows(dsn)
+
+
+async def test_damaged_backup_leaves_an_empty_database(dsn: str, empty_dsn: str, tmp_path: Path) -> None:
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill(rem)
+    report = await back_up(settings_for(dsn), tmp_path / "memory.backup")
+    content = report.file.read_bytes()
+    report.file.write_bytes(content[: len(content) * 2 // 3])
+
+    with pytest.raises(DatabaseError, match="pg_restore failed"):
+        await restore(settings_for(empty_dsn), report.file)
+
+    assert await read_all_rows(empty_dsn) == {}
+
+
+async def test_cancelled_restore_leaves_an_empty_database(dsn: str, empty_dsn: str, tmp_path: Path) -> None:
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill(rem)
+    await back_up(settings_for(dsn), tmp_path / "memory.backup")
+    first_table = asyncio.Event()
+    task = asyncio.create_task(
+        restore(settings_for(empty_dsn), tmp_path / "memory.backup", on_table=lambda *_: first_table.set())
+    )
+    await first_table.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert await read_all_rows(empty_dsn) == {}
+
+
+async def test_restore_that_cannot_be_finished_leaves_an_empty_database(
+    dsn: str, empty_dsn: str, tmp_path: Path
+) -> None:
+    await back_up(settings_for(dsn), tmp_path / "memory.backup")
+    settings = settings_for(empty_dsn)
+    # PostgreSQL refuses an index of so many dimensions after the rows are restored.
+    embedding = settings.embedding.model_copy(update={"dimension": 1_000_000})
+
+    with pytest.raises(RemError):
+        await restore(settings.model_copy(update={"embedding": embedding}), tmp_path / "memory.backup")
+
+    assert await read_all_rows(empty_dsn) == {}
+
+
+async def test_restore_refuses_other_files(empty_dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.yaml").write_text("- table: users")
+
+    with pytest.raises(InvalidInputError, match="not a backup"):
+        await restore(settings_for(empty_dsn), tmp_path / "rows.yaml")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        await restore(settings_for(empty_dsn), tmp_path / "missing")
+
+
+async def test_backup_keeps_an_existing_file(dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "memory.backup").write_text("older")
+
+    with pytest.raises(ConflictError, match="exists already"):
+        await back_up(settings_for(dsn), tmp_path / "memory.backup")
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        await back_up(settings_for(dsn), tmp_path / "missing" / "memory.backup")
+
+    assert (tmp_path / "memory.backup").read_text() == "older"
+    assert [path.name for path in tmp_path.iterdir()] == ["memory.backup"]
+
+
+@pytest.mark.parametrize(
+    ("connection_string", "address", "password"),
+    [
+        ("postgresql://rem:s%40cret@db:5432/rem", "postgresql://rem@db:5432/rem?", "s@cret"),
+        ("postgresql://rem@a,b/rem?sslmode=require", "postgresql://rem@a,b/rem?sslmode=require", None),
+        ("postgresql:///rem?host=/run/x&password=geheim", "postgresql:///rem?host=%2Frun%2Fx", "geheim"),
+    ],
+)
+def test_password_is_not_an_argument_of_a_process(connection_string: str, address: str, password: str | None) -> None:
+    assert split_password(connection_string) == (address, password)
