@@ -17,9 +17,9 @@ from rem.embeddings.bundled.files import EMBEDDER
 from rem.embeddings.bundled.model import MODEL, BundledModel
 from rem.embeddings.minilm.graph import build_encoder
 from rem.embeddings.minilm.graph_cache import EXACT_STEPS, load_session
-from rem.embeddings.minilm.weights import HEADS, MAX_TOKENS, OUTLIER_CHANNELS
+from rem.embeddings.minilm.weights import HEADS, OUTLIER_CHANNELS
 from training.bundle import write_files
-from training.load_weights import load_weights
+from training.load_weights import load_trained_weights
 
 SAMPLES = [
     "What do I drive?",
@@ -37,11 +37,7 @@ def main() -> None:
     parser.add_argument("--layers", type=Path, nargs="+", required=True)
     parser.add_argument("out", type=Path)
     options = parser.parse_args()
-    weights = load_weights(options.base)
-    for path in options.layers:
-        weights |= {name: value.astype(np.float32) for name, value in np.load(path).items()}
-    positions = "embeddings.position_embeddings.weight"
-    weights[positions] = weights[positions][:MAX_TOKENS]
+    weights = load_trained_weights(options.base, options.layers)
     common = {"heads": HEADS, "outliers": OUTLIER_CHANNELS}
     small = build_encoder(weights, weight_steps=EXACT_STEPS, has_words=False, **common).SerializeToString()
     exact = build_encoder(weights, weight_steps=None, **common).SerializeToString()

@@ -66,9 +66,9 @@ class NameSentences:
             return self._chance.choice(self._frames["german_none" if draw < 0.25 else "german"])
         if draw < 0.22:
             return self._chance.choice(self._frames["none"])
-        if draw < 0.5:
+        if draw < 0.58:
             return self._chance.choice(self._frames["sentences"])
-        if draw < 0.78:
+        if draw < 0.8:
             return "{p} " + self._chance.choice(self._frames["predicates"])
         return f"{self._chance.choice(self._frames['contacts'])} {{p}}{self._chance.choice(self._frames['tails'])}"
 

@@ -37,7 +37,7 @@ KINDS = {
 MAX_WORDS = 100
 UNLABELLED_SET, UNLABELLED = 9, -2
 """The texts without labels, from which a small model learns what a larger one finds."""
-SYNTHETIC_SENTENCES = 60_000
+SYNTHETIC_SENTENCES = 80_000
 EVERYDAY_SENTENCES = 8000
 OVERLAP_WORDS = 6
 SLOT_KINDS = {

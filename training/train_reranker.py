@@ -1,9 +1,11 @@
 """Train the reranker: a cross-encoder that reads a question and a passage together, on REM's best candidates.
 
-    python -m training.train_reranker DATA BASE.npz EMBEDDER.npz OUT.npz --layers 3 --train … --eval …
+    python -m training.train_reranker DATA BASE.npz EMBEDDER.npz OUT.npz --train … --weeks WEEKS.npz=2.5 --eval …
 
 The loss is the listwise softmax over REM's score plus half of the logit, because the scores are summed in REM too.
 EMBEDDER.npz has the layers of the trained embedder, whose candidates are reranked; "-" stands for the base model.
+WEEKS.npz has the candidates of everyday questions (training/pack_weeks.py). With a teacher, a model of fewer layers
+also learns its logits.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ CANDIDATES = 20
 MAX_POSITIVES, MAX_NEGATIVES = 3, 14
 BATCH_QUESTIONS = 32
 LOGIT_WEIGHT = 0.5
+TEACHER_WEIGHT = 0.2
 MAX_PAIR_TOKENS = 256
 MAX_QUERY_TOKENS = 64
 
@@ -46,16 +49,15 @@ class Reranker(nn.Module):
         device = self.head.weight.device
         texts, kinds = zip(*(join(*pair) for pair in pairs), strict=True)
         order = np.argsort([len(text) for text in texts], kind="stable")
-        result = torch.empty(len(pairs), device=device)
         size = max(1, len(pairs) // 8 + 1)
         parts = []
         for start in range(0, len(order), size):
             rows = order[start : start + size]
             ids, mask = pad([texts[i] for i in rows], device)
             types = pad([kinds[i] for i in rows], device)[0]
-            parts.append(self.head(self.encoder(ids, mask, types))[:, 0])
+            parts.append(self.head(self.encoder(ids, mask, types))[:, 0].float())
         places = torch.from_numpy(order).to(device)
-        return result.index_put((places,), torch.cat(parts))
+        return torch.empty(len(pairs), device=device).index_put((places,), torch.cat(parts))
 
 
 def join(query: np.ndarray, passage: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -67,13 +69,69 @@ def join(query: np.ndarray, passage: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 @dataclass
 class Item:
-    """The candidates of one question."""
+    """The candidates of one question: first the answers, then the wrong ones."""
 
-    data: RankingSet
+    tokens: list[np.ndarray]
     query: int
     passages: np.ndarray
     scores: np.ndarray
     answers: int
+
+
+@dataclass
+class Weeks:
+    """The candidates of everyday questions."""
+
+    tokens: list[np.ndarray]
+    question: np.ndarray
+    rows: list[np.ndarray]
+    """The rows of each question."""
+    text: np.ndarray
+    score: np.ndarray
+    label: np.ndarray
+    """1 for an answer, 0 for none, -1 for an outdated one."""
+
+    @classmethod
+    def load(cls, path: Path) -> Weeks:
+        """Load what training/pack_weeks.py wrote."""
+        data = np.load(path)
+        tokens = np.split(data["tokens"].astype(np.int64), data["offsets"][1:-1])
+        rows = [np.flatnonzero(data["row_question"] == number) for number in range(len(data["question"]))]
+        return cls(tokens, data["question"], rows, data["row_text"], data["score"], data["label"])
+
+    def choose(self, generator: np.random.Generator) -> list[Item]:
+        """Return the answers and wrong candidates of each question."""
+        items = []
+        for query, rows in zip(self.question, self.rows, strict=True):
+            answers = generator.permutation(rows[self.label[rows] == 1])[:MAX_POSITIVES]
+            wrong = rows[self.label[rows] == 0]
+            if len(answers) and len(wrong):
+                picked = np.concatenate([answers, wrong[:8], generator.permutation(wrong[8:])[: MAX_NEGATIVES - 8]])
+                items.append(Item(self.tokens, int(query), self.text[picked], self.score[picked], len(answers)))
+        return items
+
+    def logits(self, model: Reranker) -> np.ndarray:
+        """Return the logit of every row."""
+        question = np.empty(len(self.text), dtype=np.int64)
+        for number, rows in enumerate(self.rows):
+            question[rows] = self.question[number]
+        pairs = [(self.tokens[q], self.tokens[t]) for q, t in zip(question, self.text, strict=True)]
+        with torch.no_grad():
+            parts = [model.logits(pairs[start : start + 2048]) for start in range(0, len(pairs), 2048)]
+        return torch.cat(parts).float().cpu().numpy()
+
+    def measure(self, logits: np.ndarray, weights: list[float]) -> dict[str, float]:
+        """Return how often an answer comes first at several weights. Outdated answers are left out."""
+        figures = {}
+        for weight in (0.0, *weights):
+            total = self.score + weight * logits
+            found = [
+                self.label[kept[np.argmax(total[kept])]] == 1
+                for rows in self.rows
+                if (self.label[rows] == 1).any() and len(kept := rows[self.label[rows] >= 0])
+            ]
+            figures[f"first@{weight}"] = round(float(np.mean(found)), 4)
+        return figures
 
 
 def candidates_of(
@@ -98,7 +156,7 @@ def choose(data: RankingSet, owner: Owner, vectors: Tensor, generator: np.random
             picked = np.concatenate([answers, wrong[:7], generator.permutation(wrong[7:])[: MAX_NEGATIVES - 7]]).astype(
                 int
             )
-            items.append(Item(data, int(questions[row]), texts[row, picked], fit[row, picked], len(answers)))
+            items.append(Item(data.tokens, int(questions[row]), texts[row, picked], fit[row, picked], len(answers)))
     return items
 
 
@@ -138,6 +196,9 @@ def main() -> None:
     parser.add_argument("--name", default="reranker")
     parser.add_argument("--train", nargs="+", default=[])
     parser.add_argument("--eval", nargs="*", default=[])
+    parser.add_argument("--weeks", default="", help="FILE=SHARE")
+    parser.add_argument("--dev-weeks", type=Path, nargs="*", default=[])
+    parser.add_argument("--teacher", type=Path, help="a trained model of six layers")
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--rate", type=float, default=5e-5)
@@ -156,7 +217,10 @@ def main() -> None:
     sets = {name: load_set(options.data / f"{name}.npz", device) for name in (*shares, *options.eval)}
     vectors = {name: embed_all(embedder, data) for name, data in sets.items()}
     parts = {name: [split_owner(sets[name], i, o) for i, o in enumerate(sets[name].owners)] for name in shares}
+    weeks_path, _, weeks_share = options.weeks.partition("=")
+    weeks = Weeks.load(Path(weeks_path)) if weeks_path else None
     model = Reranker(Encoder(tuned, range(options.layers), options.dropout)).to(device)
+    teacher = load_teacher(tuned, options.teacher, device) if options.teacher else None
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=options.rate, weight_decay=0.01)
     report = []
@@ -171,9 +235,9 @@ def main() -> None:
                 if part is not None
                 for i in choose(sets[name], part, vectors[name], generator)
             ]
-            count = round(len(found) * share)
-            picked = np.concatenate([generator.permutation(len(found)) for _ in range(int(np.ceil(share)))])[:count]
-            items += [found[i] for i in picked]
+            items += take_share(found, share, generator)
+        if weeks is not None:
+            items += take_share(weeks.choose(generator), float(weeks_share or 1), generator)
         steps = steps or options.epochs * len(items) // BATCH_QUESTIONS + 1
         order = generator.permutation(len(items))
         model.train()
@@ -182,7 +246,8 @@ def main() -> None:
             for group in optimizer.param_groups:
                 group["lr"] = options.rate * min((step + 1) / 40, max(0.02, 1 - step / steps))
             step += 1
-            loss = loss_of(model, [items[i] for i in order[start : start + BATCH_QUESTIONS]])
+            with torch.autocast("cuda", torch.bfloat16, enabled=device.type == "cuda"):
+                loss = loss_of(model, [items[i] for i in order[start : start + BATCH_QUESTIONS]], teacher)
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(trained, 1.0)
@@ -196,6 +261,11 @@ def main() -> None:
         figures[f"dev:{name}"] = evaluate(model, sets[name], held, vectors[name], options.weights)
     for name in options.eval:
         figures[name] = evaluate(model, sets[name], sets[name].owners, vectors[name], options.weights)
+    for path in options.dev_weeks:
+        data = Weeks.load(path)
+        logits = data.logits(model)
+        figures[path.stem] = data.measure(logits, options.weights)
+        np.save(options.out.with_name(f"{options.out.stem}.{path.stem}.npy"), logits.astype(np.float16))
     report.append(figures)
     for name, values in figures.items():
         print(options.name, name, values, flush=True)
@@ -209,8 +279,24 @@ def main() -> None:
     )
 
 
-def loss_of(model: Reranker, batch: list[Item]) -> Tensor:
-    """Return the listwise loss of a batch."""
+def take_share(items: list[Item], share: float, generator: np.random.Generator) -> list[Item]:
+    """Return a share of the items in a random order; above 1 some of them several times."""
+    places = np.concatenate([generator.permutation(len(items)) for _ in range(int(np.ceil(share)))])
+    return [items[place] for place in places[: round(len(items) * share)]]
+
+
+def load_teacher(tuned: dict[str, np.ndarray], path: Path, device: torch.device) -> Reranker:
+    """Return a trained model."""
+    saved = dict(np.load(path))
+    teacher = Reranker(Encoder({**tuned, **saved})).to(device)
+    with torch.no_grad():
+        teacher.head.weight.copy_(torch.from_numpy(saved["head.weight"].astype(np.float32)))
+        teacher.head.bias.copy_(torch.from_numpy(saved["head.bias"].astype(np.float32)))
+    return teacher.eval()
+
+
+def loss_of(model: Reranker, batch: list[Item], teacher: Reranker | None = None) -> Tensor:
+    """Return the listwise loss of a batch, and with a teacher the distance to its logits."""
     device = model.head.weight.device
     width = MAX_POSITIVES + MAX_NEGATIVES
     scores = np.zeros((len(batch), width), dtype=np.float32)
@@ -221,12 +307,18 @@ def loss_of(model: Reranker, batch: list[Item]) -> Tensor:
         scores[row, : len(item.scores)] = item.scores
         valid[row, : len(item.scores)] = True
         gold[row, : item.answers] = True
-        pairs += [(item.data.tokens[item.query], item.data.tokens[i]) for i in item.passages]
+        pairs += [(item.tokens[item.query], item.tokens[i]) for i in item.passages]
     logits = torch.zeros(len(batch), width, device=device)
     mask = torch.from_numpy(valid).to(device)
-    logits = logits.masked_scatter(mask, model.logits(pairs))
+    found = model.logits(pairs).float()
+    logits = logits.masked_scatter(mask, found)
     total = torch.from_numpy(scores).to(device) + LOGIT_WEIGHT * logits
-    return _listwise(total, torch.from_numpy(gold).to(device), mask)
+    loss = _listwise(total, torch.from_numpy(gold).to(device), mask)
+    if teacher is None:
+        return loss
+    with torch.no_grad():
+        wanted = teacher.logits(pairs).float()
+    return loss + TEACHER_WEIGHT * (found - wanted).square().mean()
 
 
 if __name__ == "__main__":

@@ -76,8 +76,23 @@ def _open_local(settings: Settings) -> EmbeddingProvider:
     return LocalProvider(model, threads=thread_count(options.threads), batch_size=options.batch_size)
 
 
+def keep_recorded_model(settings: Settings, recorded: str) -> Settings:
+    """Return the settings with the model that made the vectors of a database, where they name none.
+
+    Databases of earlier releases have vectors of MiniLM. They keep it as long as its weights are here.
+    """
+    from rem.embeddings.minilm.weights import MODEL, find_weights
+
+    options = settings.embedding
+    if options.provider not in ("auto", "local") or options.model or recorded != MODEL:
+        return settings
+    if find_weights(settings.rem_home) is None:
+        return settings
+    return settings.model_copy(update={"embedding": options.model_copy(update={"model": recorded})})
+
+
 def _choose_local_model(settings: Settings) -> LocalModel:
-    """Return the local model of the settings: by default MiniLM if its weights are here, else the bundled one."""
+    """Return the local model of the settings: by default the bundled one."""
     from rem.embeddings.bundled.model import MODEL as BUNDLED
     from rem.embeddings.bundled.model import BundledModel
     from rem.embeddings.minilm.model import MiniLM
@@ -89,9 +104,9 @@ def _choose_local_model(settings: Settings) -> LocalModel:
             f"The local provider has the models {MODEL} and {BUNDLED}, not {wanted!r}: unset EMBEDDING__MODEL, "
             "or choose another EMBEDDING__PROVIDER."
         )
-    weights = find_weights(settings.rem_home)
-    if wanted == BUNDLED or (wanted is None and weights is None):
+    if wanted in (None, BUNDLED):
         return BundledModel()
+    weights = find_weights(settings.rem_home)
     if weights is None:
         raise EmbeddingMisconfiguredError(MISSING_WEIGHTS_MESSAGE)
     return MiniLM(settings.rem_home, weights)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +15,9 @@ from rem.embeddings.thread_pool import BatchThreadPool, plan_batches, thread_cou
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from tokenizers import Tokenizer
+
+    from rem.embeddings.bundled.files import SessionWithWords
 
 Encoding: TypeAlias = Any
 """An `Encoding` of the tokenizers library, which has no types."""
@@ -52,31 +57,37 @@ class _Window:
     words: list[re.Match[str]]
 
 
+@dataclass(frozen=True, slots=True)
+class _LoadedModel:
+    tokenizer: Tokenizer
+    session: SessionWithWords
+
+
 class Tagger:
-    """Finds names in texts. Loaded once for a process by `get_tagger`."""
+    """Finds names in texts. `get_tagger` returns the one of the process."""
 
     def __init__(self, threads: int) -> None:
-        from rem.embeddings.bundled.files import TAGGER, WordTable, load_tokenizer, open_graph
-
-        self._tokenizer = load_tokenizer()
-        self._words = WordTable()
-        self._session = open_graph(TAGGER)
         self._threads = threads
+        self._loading = threading.Lock()
+        self._loaded: _LoadedModel | None = None
 
     async def find_names(self, texts: Sequence[str], min_confidence: float = MIN_CONFIDENCE) -> list[list[TaggedName]]:
         """Return the names in each text, in their order, without those of less confidence."""
-        windows = [window for index, text in enumerate(texts) for window in _split_windows(index, text)]
+        model = await asyncio.to_thread(self._load)
+        windows = await asyncio.to_thread(
+            lambda: [window for index, text in enumerate(texts) for window in _split_windows(index, text)]
+        )
         encodings: list[Encoding] = [None] * len(windows)
         found: list[list[TaggedName]] = [[] for _ in windows]
 
         def encode_batch(batch: Sequence[int]) -> None:
             words = [[word.group() for word in windows[position].words] for position in batch]
-            encoded = self._tokenizer.encode_batch(words, is_pretokenized=True)
+            encoded = model.tokenizer.encode_batch(words, is_pretokenized=True)
             for position, encoding in zip(batch, encoded, strict=True):
                 encodings[position] = encoding
 
         def tag_batch(batch: Sequence[int]) -> None:
-            rows = self._compute_probabilities([(windows[position], encodings[position]) for position in batch])
+            rows = _compute_probabilities(model, [(windows[position], encodings[position]) for position in batch])
             for position, probabilities in zip(batch, rows, strict=True):
                 places = _first_tokens(encodings[position].word_ids)
                 names = _read_names(windows[position].words, places, probabilities)
@@ -94,20 +105,30 @@ class Tagger:
             by_text[window.text_index] += in_window
         return by_text
 
-    def _compute_probabilities(self, batch: Sequence[tuple[_Window, Encoding]]) -> NDArray[np.float32]:
-        """Return the probability of each label for each token of each window."""
-        import numpy as np
+    def _load(self) -> _LoadedModel:
+        """Return the model. It is loaded at the first call, which takes a while: not in the event loop."""
+        from rem.embeddings.bundled.files import TAGGER, load_tokenizer, open_graph
 
-        shape = len(batch), max(len(encoding.ids) for _, encoding in batch)
-        ids, cases, mask = (np.zeros(shape, dtype=np.int32) for _ in range(3))
-        for row, (window, encoding) in enumerate(batch):
-            ids[row, : len(encoding.ids)] = encoding.ids
-            mask[row, : len(encoding.ids)] = 1
-            word_cases = [_letter_case(word.group()) for word in window.words]
-            cases[row, : len(encoding.ids)] = [0 if word is None else word_cases[word] for word in encoding.word_ids]
-        feed = {"words": self._words.embed(ids), "cases": cases, "attention_mask": mask}
-        (probabilities,) = self._session.run(["probabilities"], feed)
-        return np.asarray(probabilities, dtype=np.float32)
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = _LoadedModel(load_tokenizer(), open_graph(TAGGER))
+            return self._loaded
+
+
+def _compute_probabilities(model: _LoadedModel, batch: Sequence[tuple[_Window, Encoding]]) -> NDArray[np.float32]:
+    """Return the probability of each label for each token of each window."""
+    import numpy as np
+
+    shape = len(batch), max(len(encoding.ids) for _, encoding in batch)
+    ids, cases, mask = (np.zeros(shape, dtype=np.int32) for _ in range(3))
+    for row, (window, encoding) in enumerate(batch):
+        ids[row, : len(encoding.ids)] = encoding.ids
+        mask[row, : len(encoding.ids)] = 1
+        word_cases = [_letter_case(word.group()) for word in window.words]
+        cases[row, : len(encoding.ids)] = [0 if word is None else word_cases[word] for word in encoding.word_ids]
+    feed = {"input_ids": ids, "cases": cases, "attention_mask": mask}
+    (probabilities,) = model.session.run(["probabilities"], feed)
+    return np.asarray(probabilities, dtype=np.float32)
 
 
 @cache

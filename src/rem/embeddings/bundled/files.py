@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 TOKENIZER, WORDS, SCALES, MANIFEST = "tokenizer.json", "words.npy", "scales.npy", "manifest.json"
-EMBEDDER, TAGGER = "embedder.onnx", "tagger.onnx"
+EMBEDDER, TAGGER, RERANKER = "embedder.onnx", "tagger.onnx", "reranker.onnx"
 FOLDER = Path(__file__).parent
 EXACT_STEPS = 127
 """The int8 steps of the weights in the files, on each side of zero."""
@@ -42,13 +43,28 @@ def read_manifest(folder: Path = FOLDER) -> dict[str, Any]:
     return manifest
 
 
-def open_graph(name: str) -> InferenceSession:
-    """Return an ONNX session on a graph. CPUs that clip int8 sums get weights with fewer steps."""
+class SessionWithWords:
+    """An ONNX session on a graph without word embeddings, which are looked up before each run."""
+
+    def __init__(self, session: InferenceSession, words: WordTable) -> None:
+        self._session = session
+        self._words = words
+
+    def run(self, outputs: Sequence[str], feed: Mapping[str, Any]) -> list[Any]:
+        """Return the outputs for token ids and the other inputs of the graph."""
+        inputs = {name: value for name, value in feed.items() if name != "input_ids"}
+        result: list[Any] = self._session.run(outputs, {"words": self._words.embed(feed["input_ids"]), **inputs})
+        return result
+
+
+def open_graph(name: str, folder: Path = FOLDER) -> SessionWithWords:
+    """Return a session on a graph. CPUs that clip int8 sums get weights with fewer steps."""
     from rem.embeddings.minilm.graph import has_exact_int8_sums, reduce_steps
     from rem.embeddings.minilm.graph_cache import CLIPPED_STEPS, load_session
 
-    graph = read_file(name)
-    return load_session(graph if has_exact_int8_sums() else reduce_steps(graph, EXACT_STEPS, CLIPPED_STEPS))
+    graph = read_file(name, folder)
+    session = load_session(graph if has_exact_int8_sums() else reduce_steps(graph, EXACT_STEPS, CLIPPED_STEPS))
+    return SessionWithWords(session, load_words())
 
 
 def load_tokenizer() -> Tokenizer:
@@ -73,6 +89,12 @@ class WordTable:
         """Return the embedding of each token."""
         embedded: NDArray[np.float32] = self._steps[token_ids] * self._scales[token_ids][..., None]
         return embedded
+
+
+@cache
+def load_words() -> WordTable:
+    """Return the word embeddings. All models of this process share them."""
+    return WordTable()
 
 
 def _damaged_error(path: Path, reason: str) -> EmbeddingMisconfiguredError:

@@ -71,6 +71,17 @@ def build_tagger(
     return _GraphBuilder(weights, heads, outliers, weight_steps, int8_words=False, has_words=False).tagger()
 
 
+def build_reranker(
+    weights: Mapping[str, Array], *, heads: int, outliers: Mapping[int, float], weight_steps: int | None
+) -> ModelProto:
+    """Build a graph with one logit for each question and passage, whose tokens have the types 0 and 1.
+
+    The word embeddings are not part of it: they are its input `words`. Its weights `head.weight` and `head.bias` are
+    the last linear layer.
+    """
+    return _GraphBuilder(weights, heads, outliers, weight_steps, int8_words=False, has_words=False).reranker()
+
+
 def reduce_steps(graph: bytes, steps: int, fewer_steps: int) -> bytes:
     """Return an int8 graph with fewer steps for each weight of the linear layers."""
     model = onnx.load_from_string(graph)
@@ -133,11 +144,9 @@ class _GraphBuilder:
         self._constants: dict[str, Array] = {}
 
     def model(self) -> ModelProto:
-        layers = len({name.split(".")[2] for name in self._weights if name.startswith("encoder.layer.")})
-        hidden = self._add_token_embeddings()
-        for number in range(layers):
-            hidden = self._add_layer(hidden, f"encoder.layer.{number}")
-        self._add_pooling(hidden)
+        flat = self._add_sum(self._add_layers(self._add_token_embeddings()))
+        # Only the direction matters, so the sum over the tokens stands for their mean.
+        self._nodes.append(helper.make_node("LpNormalization", [flat], ["embedding"], axis=1, p=2))
         size = self._weights["embeddings.LayerNorm.weight"].shape[0]
         tokens = helper.make_tensor_value_info("input_ids", TensorProto.INT32, ["batch", "tokens"])
         words = helper.make_tensor_value_info("words", TensorProto.FLOAT, ["batch", "tokens", size])
@@ -150,28 +159,52 @@ class _GraphBuilder:
         return [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in self._constants.items()]
 
     def tagger(self) -> ModelProto:
-        layers = len({name.split(".")[2] for name in self._weights if name.startswith("encoder.layer.")})
-        hidden = self._add_given_embeddings()
-        for number in range(layers):
-            hidden = self._add_layer(hidden, f"encoder.layer.{number}")
-        weight, bias = self._linear_weights("head")
-        (product,) = self._add("MatMul", [hidden, self._constant("head.columns", weight.T)])
-        (logits,) = self._add("Add", [product, self._constant("head.bias", bias)])
+        types = self._weights["embeddings.token_type_embeddings.weight"]
+        positions = self._weights["embeddings.position_embeddings.weight"] + types[0]
+        logits = self._add_head(self._add_layers(self._add_given_embeddings("cases", "case", positions)))
         self._nodes.append(helper.make_node("Softmax", [logits], ["probabilities"], axis=-1))
+        return self._make_headed(
+            "tagger", "cases", "probabilities", ["batch", "tokens", len(self._weights["head.bias"])]
+        )
+
+    def reranker(self) -> ModelProto:
+        positions = self._weights["embeddings.position_embeddings.weight"]
+        types = "embeddings.token_type_embeddings.weight"
+        hidden = self._add_layers(self._add_given_embeddings("token_type_ids", types, positions))
+        axis = self._constant("last.axis", np.array([-1], dtype=np.int64))
+        (mask,) = self._add("Cast", ["attention_mask"], to=TensorProto.FLOAT)
+        (count,) = self._add("ReduceSum", [mask, axis])
+        (mean,) = self._add("Div", [self._add_sum(hidden), count])
+        self._nodes.append(helper.make_node("Squeeze", [self._add_head(mean), axis], ["logits"]))
+        return self._make_headed("reranker", "token_type_ids", "logits", ["batch"])
+
+    def _make_headed(self, name: str, kinds: str, output: str, shape: list[str | int]) -> ModelProto:
+        """Return the graph of a model with a linear head. `kinds` is the input with the kind of each token."""
+        size = self._weights["head.weight"].shape[1]
         inputs = [
-            helper.make_tensor_value_info("words", TensorProto.FLOAT, ["batch", "tokens", weight.shape[1]]),
-            helper.make_tensor_value_info("cases", TensorProto.INT32, ["batch", "tokens"]),
+            helper.make_tensor_value_info("words", TensorProto.FLOAT, ["batch", "tokens", size]),
+            helper.make_tensor_value_info(kinds, TensorProto.INT32, ["batch", "tokens"]),
             helper.make_tensor_value_info("attention_mask", TensorProto.INT32, ["batch", "tokens"]),
         ]
-        outputs = [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["batch", "tokens", len(bias)])]
-        return _make_model(helper.make_graph(self._nodes, "tagger", inputs, outputs, self._initializers()))
+        outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)]
+        return _make_model(helper.make_graph(self._nodes, name, inputs, outputs, self._initializers()))
 
-    def _add_given_embeddings(self) -> str:
-        """Add the embeddings of place and letter case to the given ones of the words."""
-        types = self._weights["embeddings.token_type_embeddings.weight"]
-        (case,) = self._add("Gather", [self._weight("case"), "cases"])
-        (word,) = self._add("Add", ["words", case])
-        return self._add_places(word, "cases", self._weights["embeddings.position_embeddings.weight"] + types[0])
+    def _add_head(self, hidden: str) -> str:
+        weight, bias = self._linear_weights("head")
+        (product,) = self._add("MatMul", [hidden, self._constant("head.columns", weight.T)])
+        return self._add("Add", [product, self._constant("head.bias", bias)])[0]
+
+    def _add_layers(self, hidden: str) -> str:
+        layers = len({name.split(".")[2] for name in self._weights if name.startswith("encoder.layer.")})
+        for number in range(layers):
+            hidden = self._add_layer(hidden, f"encoder.layer.{number}")
+        return hidden
+
+    def _add_given_embeddings(self, kinds: str, weight: str, positions: Array) -> str:
+        """Add the embeddings of place and of the kind of each token to the given ones of the words."""
+        (kind,) = self._add("Gather", [self._weight(weight), kinds])
+        (word,) = self._add("Add", ["words", kind])
+        return self._add_places(word, kinds, positions)
 
     def _add_token_embeddings(self) -> str:
         # All tokens of a single text have token type 0, so its embedding is added to that of every position.
@@ -235,14 +268,13 @@ class _GraphBuilder:
         inputs = [residual, added, self._weight(f"{name}.weight"), self._weight(f"{name}.bias")]
         return self._add_fused("SkipLayerNormalization", inputs, epsilon=NORM_EPSILON)[0]
 
-    def _add_pooling(self, hidden: str) -> None:
-        """Add the mean over the tokens of the text. Only the direction matters, so the sum is enough."""
+    def _add_sum(self, hidden: str) -> str:
+        """Add the sum over the tokens of each text."""
         axis = self._constant("pooling.axis", np.array([1], dtype=np.int64))
         (mask,) = self._add("Cast", ["attention_mask"], to=TensorProto.FLOAT)
         (row,) = self._add("Unsqueeze", [mask, axis])
         (summed,) = self._add("MatMul", [row, hidden])
-        (flat,) = self._add("Squeeze", [summed, axis])
-        self._nodes.append(helper.make_node("LpNormalization", [flat], ["embedding"], axis=1, p=2))
+        return self._add("Squeeze", [summed, axis])[0]
 
     def _smooth(self, hidden: str, name: str, weight: Array) -> tuple[str, str, Array]:
         """Move part of each channel's magnitude from the activations into the weights. The product stays the same."""
