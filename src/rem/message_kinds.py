@@ -2,7 +2,8 @@
 
 REM keeps every message in its session. Only statements become memories: dreams read nothing else, and SEARCH over
 everything does not rank questions and commands as answers. The rules are in `rem/rules` (English, German, French,
-Spanish); no language model is needed.
+Spanish). What they take for a statement in English goes through a small model (`rem/message_kind_model.py`); no
+language model is needed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
+from rem.message_kind_model import estimate_kind
 from rem.models.message import MessageKind, Role
 from rem.rules import alternatives, word_set
 from rem.text import FUNCTION_WORDS, SMALL_TALK_WORDS, find_sentence_spans, split_words
@@ -29,6 +31,15 @@ _QUERY = re.compile(r"(?:REM\s+)?(?:LOOKUP|FUZZY|SEARCH|TRAVERSE|SQL|SELECT|WITH
 _QUOTED_TEXT = re.compile(r"(?:\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|```.*```)\s*(.*)", re.DOTALL)
 _CLAUSE_END = re.compile(r"[,;:]\s+|\s+[-–—]\s+")
 _WORDLIKE = re.compile(r"\w")
+_DIGIT = re.compile(r"\d")
+_PERSON_PRONOUN = re.compile(r"\b(?:he|him|his|she|her|hers|they|them|their|theirs)\b")
+MIN_PROBABILITY = 0.5
+MIN_QUESTION_PROBABILITY = 0.7
+"""A statement that is taken for a question is not remembered, so the model must be sure: "did the dishes"."""
+_SUBJECT_FIRST = re.compile(r"\s*(?:i|we|he|she|they|it|there|this|that)(?:'?(?:m|ve|d|ll|re|s))?\b", re.IGNORECASE)
+"""Nobody asks without a question mark in the order of a statement: "I'm learning how to sail"."""
+MAX_REFERENCE_CHARS = 200
+"""The subject of a message is named at its beginning."""
 
 
 def classify_message(text: str) -> MessageKind:
@@ -73,10 +84,35 @@ def refers_back(text: str) -> bool:
     return _references().match(text[:MAX_CLASSIFIED_CHARS].lstrip().lower().replace("’", "'")) is not None
 
 
+def continues_earlier(text: str) -> bool:
+    """Return whether a message is about a subject that only an earlier message names.
+
+    It has a pronoun for somebody without a name or noun before it ("He works at the Crown", "lent him 30"), or begins
+    with a verb of somebody else ("starts in October").
+    """
+    head = text[:MAX_REFERENCE_CHARS].lower().replace("’", "'")
+    lead = _leads().match(head)
+    start = lead.end() if lead else 0
+    if refers_back(text) or _continuations().match(head, start):
+        return True
+    pronoun = _PERSON_PRONOUN.search(head)
+    if pronoun is None:
+        return False
+    before = split_words(head[start : pronoun.start()].replace("'", ""))
+    return all(word in FUNCTION_WORDS or _is_verb(word) for word in before)
+
+
 def list_requests(text: str) -> list[str]:
     """Return the questions and commands of a message, in their order."""
     requests = (MessageKind.QUESTION, MessageKind.COMMAND)
     return [text[start:end].strip(" ,;:-–—") for kind, start, end in _classify_sentences(text) if kind in requests]
+
+
+def is_reminder(text: str) -> bool:
+    """Return whether a message asks to be reminded of something, such as "Remind me to call Lone"."""
+    head = text[:MAX_CLASSIFIED_CHARS].lower().replace("’", "'").lstrip()
+    lead = _leads().match(head)
+    return _reminders().match(head, lead.end() if lead else 0) is not None
 
 
 def is_topic(text: str) -> bool:
@@ -89,6 +125,12 @@ def is_topic(text: str) -> bool:
     words = split_words(text.replace("’", "'").replace("'", ""))
     if len(words) > 2 and text.rstrip().endswith((".", "!")):
         return False
+    if _DIGIT.search(text) and (len(words) > 2 or _continuations().match(text.lower())):
+        return False  # "new bike lock, code 7720": nobody searches for a value that is not known yet
+    if len(words) > 2 and not _predicate_words().isdisjoint(words):
+        return False
+    if words[:1] in (["my"], ["our"]):
+        words = words[1:]  # "my tax id"
     return len(words) <= MAX_TOPIC_WORDS and not any(_is_verb(word) for word in words)
 
 
@@ -112,7 +154,26 @@ def _classify_head(text: str) -> tuple[tuple[MessageKind, int, int], ...]:
         sentence = head[start:end]
         if _WORDLIKE.search(sentence):
             found += [(kind, start + first, start + last) for kind, first, last in _classify_sentence(sentence)]
+    if {kind for kind, _, _ in found} == {MessageKind.STATEMENT} and not _find_note(head):
+        kind = _estimate_other_kind(head)
+        if kind is not None:
+            return ((kind, 0, len(head)),)
     return tuple(found)
+
+
+def _estimate_other_kind(text: str) -> MessageKind | None:
+    """Return what a message is that the rules take for a statement; None if it is one, or if the model is not sure."""
+    lead = _leads().match(text.lower())
+    rest = text[lead.end() if lead else 0 :]
+    kind, probability = estimate_kind(rest)
+    if kind is MessageKind.QUESTION:
+        return kind if probability >= MIN_QUESTION_PROBABILITY and not _SUBJECT_FIRST.match(rest) else None
+    return kind if kind is not MessageKind.STATEMENT and probability >= MIN_PROBABILITY else None
+
+
+def _find_note(text: str) -> bool:
+    """Return whether a message asks to note what follows: "Remember that …"."""
+    return _find_note_request(text.lower(), (0, len(text) - len(text.lstrip())), is_question=False) is not None
 
 
 def _merge_closing(text: str, spans: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -141,7 +202,7 @@ def _classify_sentence(sentence: str) -> Iterator[tuple[MessageKind, int, int]]:
     if _small_talk().match(folded, offset):
         yield MessageKind.SMALL_TALK, offset, end
         return
-    if _commands().match(folded, start):
+    if _commands().match(folded, start) or _reminders().match(folded, start):
         yield MessageKind.COMMAND, offset, end
         return
     if is_question:
@@ -221,8 +282,18 @@ def _verb_words() -> frozenset[str]:
 
 
 @cache
+def _predicate_words() -> frozenset[str]:
+    return word_set("message_kinds.predicate_words")
+
+
+@cache
 def _references() -> re.Pattern[str]:
     return re.compile(alternatives("changes.references"))
+
+
+@cache
+def _continuations() -> re.Pattern[str]:
+    return re.compile(alternatives("message_kinds.continuations"))
 
 
 @cache
@@ -258,6 +329,11 @@ def _note_requests() -> re.Pattern[str]:
 @cache
 def _commands() -> re.Pattern[str]:
     return re.compile(alternatives("message_kinds.commands"))
+
+
+@cache
+def _reminders() -> re.Pattern[str]:
+    return re.compile(alternatives("message_kinds.reminders"))
 
 
 @cache

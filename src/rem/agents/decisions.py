@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 
 MAX_CONFIRMATION_CHARS = 200
+MAX_MESSAGE_CHARS = 2_000
+"""Not even quotes and spaces make a confirmation longer."""
 _OBJECT = r"(?:it|them|these|those|this|that|all|both|all of (?:it|them)|everything)"
 _VERB = r"(?:forget|delete|remove|erase|correct|change|replace|do|go ahead with)"
 _YES = re.compile(
@@ -38,6 +40,9 @@ class Confirmation:
 
 def parse_confirmation(text: str) -> Confirmation | None:
     """Return the decision that a message states and nothing else; None for any other message."""
+    text = text.strip()
+    if len(text) > MAX_MESSAGE_CHARS:
+        return None
     plain = " ".join(text.lower().replace("`", "").split()).strip(" .!\"'“”")
     if not plain or len(plain) > MAX_CONFIRMATION_CHARS:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -17,6 +17,7 @@ from pydantic_ai import (
     RunContext,
     StructuredDict,
     TextOutput,
+    Tool,
 )
 
 from rem.agents.json_schema import (
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 MAX_CACHED_AGENTS = 256
 MAX_CACHED_AGENTS_BYTES = 16 * 1024 * 1024
 """Size of the cached definitions together. Building an agent takes longer than a short answer."""
+MAX_CACHED_TOOLS = 256
 MAX_CACHED_REQUEST_AGENTS = 32
 MAX_CACHED_REQUEST_AGENTS_BYTES = 1024 * 1024
 """Agents with an output schema of a request have a small cache of their own, so they do not evict other agents."""
@@ -176,16 +178,19 @@ def _make_agent(schema: AgentSchema, output_schema: Mapping[str, Any] | None, mo
             *([describe_output(output_schema)] if output_schema is not None and mode == "prompt" else []),
             _describe_today,
         ],
-        tools=[
-            make_agent_tool(AGENT_TOOLS[name], env_of=make_tool_env, description=descriptions.get(name))
-            for name in schema.tool_names
-        ],
+        tools=[_make_tool(name, descriptions.get(name)) for name in schema.tool_names],
         output_type=output_type,
         retries=schema.retries,
     )
     if output_schema is not None:
         agent.output_validator(partial(validate_output, output_schema))
     return agent
+
+
+@lru_cache(MAX_CACHED_TOOLS)
+def _make_tool(name: str, description: str | None) -> Tool[RunDeps]:
+    """Return a tool. Agents share it: its schema takes most of the time of building an agent."""
+    return make_agent_tool(AGENT_TOOLS[name], env_of=make_tool_env, description=description)
 
 
 def _describe_today(run: RunContext[RunDeps]) -> str:

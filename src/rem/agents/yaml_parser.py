@@ -22,6 +22,8 @@ from rem.text import collapse_spaces, did_you_mean
 MAX_AGENT_BYTES = 256 * 1024
 """Length of the YAML of an agent."""
 MAX_DEPTH = 50
+MAX_VALUES = 20_000
+"""The nodes of more values are built without a pause, and other requests wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,8 @@ def _load(text: str) -> tuple[Any, dict[Path, int]]:
 
 
 def _refuse_unsafe_yaml(text: str) -> None:
-    """Refuse aliases, which can expand to gigabytes, tags, which may create any object, and deep nesting."""
-    depth = 0
+    """Refuse aliases, which can expand to gigabytes, tags, which may create any object, depth, and many values."""
+    depth = values = 0
     for event in yaml.parse(text, Loader=BoundedLoader):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
@@ -137,6 +139,9 @@ def _refuse_unsafe_yaml(text: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise _YamlError(f"is nested more than {MAX_DEPTH} levels deep", line)
+        values += isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
+        if values > MAX_VALUES:
+            raise _YamlError(f"has more than {MAX_VALUES:,} values", line)
 
 
 class _NodeReader:

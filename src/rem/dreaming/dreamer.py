@@ -14,7 +14,7 @@ from rem.db.sql import query
 from rem.dreaming.audit import AuditReport, run_audit
 from rem.dreaming.claims import Changes
 from rem.dreaming.extraction_model import AgentSchemas, ExtractionModel, ModelBudget
-from rem.dreaming.history import undo_run
+from rem.dreaming.history import SKIPPED_COUNT, undo_run
 from rem.dreaming.owner_lock import OwnerBusyError, hold_owner_lock
 from rem.dreaming.registry import load_dreams
 from rem.dreaming.report import describe_run
@@ -164,6 +164,7 @@ class Dreamer:
     async def _end_run(self, connection: Connection, run: DreamRun, state: str, error: str | None) -> bool:
         """Store the result of a run, or delete the run if it changed nothing. Return whether it is kept."""
         counts: dict[str, Any] = {name: asdict(changes) for name, changes in run.changes.items()}
+        counts[SKIPPED_COUNT] = {str(kind): number for kind, number in run.skipped.items()}
         # Connections of the pool encode JSON; this one is not of the pool.
         encoded = orjson.dumps(counts).decode()
         tenant_id = run.scope.tenant_id

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from rem.db.store import Store
 
 
+SKIPPED_COUNT = "skipped"
+"""The entry of a run's counts with the number of messages that are no memories, by kind. The others are of dreams."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunRecord:
     """A dream run."""
@@ -28,6 +32,16 @@ class RunRecord:
     error: str | None
     started_at: datetime
     ended_at: datetime | None
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """Return the number of messages without a statement that the run has read, by kind."""
+        skipped: dict[str, int] = self.counts.get(SKIPPED_COUNT, {})
+        return skipped
+
+    def count(self, name: str) -> int:
+        """Return a count of statements or claims, such as `said`, over all dreams of the run."""
+        return sum(self.counts.get(dream, {}).get(name, 0) for dream in self.dreams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,19 @@ async def list_runs(store: Store, limit: int = 20) -> list[RunRecord]:
     async with store.executor.connection() as connection:
         rows = await connection.fetch(query("dreaming", "runs"), store.scope.tenant_id, store.scope.user_id, limit)
     return [RunRecord(*row) for row in rows]
+
+
+async def get_run(store: Store, run_id: UUID) -> RunRecord:
+    """Return a dream run of an owner. Raise NotFoundError if the owner has no such run."""
+    async with store.executor.connection() as connection:
+        row = await connection.fetchrow(query("dreaming", "run"), store.scope.tenant_id, store.scope.user_id, run_id)
+    if row is None:
+        raise _no_such_run(run_id)
+    return RunRecord(*row)
+
+
+def _no_such_run(run_id: UUID) -> NotFoundError:
+    return NotFoundError(f"There is no dream run {run_id} of this owner: `rem dreaming runs` lists them.")
 
 
 async def list_statements(
@@ -124,7 +151,7 @@ async def undo_run(store: Store, run_id: UUID) -> int:
         async with store.transaction() as inside, inside.executor.connection() as connection:
             run = await connection.fetchrow(query("dreaming", "run"), tenant_id, user_id, run_id)
             if run is None:
-                raise NotFoundError(f"There is no dream run {run_id} of this owner: `rem dreaming runs` lists them.")
+                raise _no_such_run(run_id)
             if run["state"] == "undone":
                 raise ConflictError(f"The dream run {run_id} is undone already.")
             touched = await connection.fetch(query("dreaming", "entities_of_run"), tenant_id, run_id)

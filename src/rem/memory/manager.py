@@ -11,6 +11,7 @@ from rem.context import parse_uuid, resolve_user_id
 from rem.db.retry import retry_when_busy
 from rem.db.sql import query
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError, PrivacyError
+from rem.fair_map import run_fairly
 from rem.memory.history import Strategy, fit_history
 from rem.memory.message import NewMessage, StoredMessage, Turn, message_key, seal_message, to_record
 from rem.memory.prune import check_prune_days
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 PRUNE_BATCH_SESSIONS = 100
 MAX_CONTEXT_CANDIDATES = 20
+MAX_SEARCHED_MESSAGES = 100
+"""The best messages for a text, whose sessions are found by it."""
 
 
 class MemoryManager(SessionReader):
@@ -65,7 +68,8 @@ class MemoryManager(SessionReader):
         and `DeletedError` if it was deleted.
         """
         strategy, budget = strategy or self._settings.strategy, self._check_budget(max_tokens)
-        record, tokens = to_record(message, self._privacy, self._store.executor.sealer, self._owner[0])
+        (record,), tokens = await self._to_records([message])
+        masked = await run_fairly(len(message.content), lambda: self._privacy.list_masked([message.content]))
         state, index, selection = await self._queries.fetch_value(
             "begin_turn",
             *self._owner,
@@ -88,7 +92,7 @@ class MemoryManager(SessionReader):
             history.summary,
             is_new=state == "new",
             system_prompt=history.system_prompt,
-            masked=tuple(self._privacy.list_masked([message.content])),
+            masked=tuple(masked),
         )
 
     async def continue_turn(self, session_id: UUID) -> Turn:
@@ -127,7 +131,7 @@ class MemoryManager(SessionReader):
         """
         if not messages:
             return []
-        records, tokens = self._to_records(messages)
+        records, tokens = await self._to_records(messages)
         state, first_index = await self._queries.fetch_value(
             "append", *self._owner, session_id, agent, records, len(records), tokens, create_session
         )
@@ -164,7 +168,7 @@ class MemoryManager(SessionReader):
         """
         if not messages:
             return False
-        records, tokens = self._to_records(messages)
+        records, tokens = await self._to_records(messages)
         state = await self._queries.fetch_value(
             "seed_session", *self._owner, session_id, agent, self._valid_name(name), records, len(records), tokens
         )
@@ -296,14 +300,16 @@ class MemoryManager(SessionReader):
         record = await self._queries.fetch_value("readable_session", *self._owner, session_id, True)
         return restored if record is None else Session.from_row(record)
 
-    async def clear_session(self, session_id: UUID) -> int:
-        """Delete the messages of a session, but not the session. Return the number of deleted messages."""
+    async def clear_session(self, session_id: UUID, *, from_index: int = 0) -> int:
+        """Delete the messages of a session from an index on, but not the session. Return how many they were."""
 
         async def clear() -> int:
             async with self._store.transaction() as store, store.executor.connection() as connection:
                 if await connection.fetchval(query("memory", "reset_totals"), *self._owner, session_id) is None:
                     raise session_not_found(session_id)
-                status = await connection.execute(query("memory", "delete_messages"), *self._owner, session_id)
+                statement = query("memory", "delete_messages")
+                status = await connection.execute(statement, *self._owner, session_id, from_index)
+                await connection.execute(query("memory", "update_totals"), *self._owner, session_id)
                 return int(status.rpartition(" ")[2])
 
         return await retry_when_busy(clear)
@@ -364,6 +370,13 @@ class MemoryManager(SessionReader):
         """Stop sharing an own session with one user, or with all users. Return the number of removed shares."""
         receiver_id = None if with_user is None else resolve_user_id(with_user.strip())
         return len(await self._queries.fetch_rows("unshare", *self._owner, session_id, receiver_id))
+
+    async def find_sessions(self, text: str, limit: int = 10, offset: int = 0) -> list[Session]:
+        """Return the user's own sessions whose name has `text`, or whose messages fit it, as `list_sessions` does."""
+        messages = await self.search_similar(text, MAX_SEARCHED_MESSAGES)
+        return await self.list_sessions(
+            limit, offset, text=text, session_ids=list({message.session_id for message in messages})
+        )
 
     async def search_similar(
         self, query: str, top_k: int = 5, session_id: UUID | None = None, min_similarity: float | None = None
@@ -443,10 +456,13 @@ class MemoryManager(SessionReader):
     def _privacy(self) -> PrivacyPolicy:
         return self._store.executor.privacy
 
-    def _to_records(self, messages: Sequence[NewMessage]) -> tuple[list[dict[str, Any]], int]:
+    async def _to_records(self, messages: Sequence[NewMessage]) -> tuple[list[dict[str, Any]], int]:
         """Return the messages as the database takes them, and their total number of tokens."""
-        sealer, tenant_id = self._store.executor.sealer, self._store.scope.tenant_id
-        records = [to_record(message, self._privacy, sealer, tenant_id) for message in messages]
+        sealer, tenant_id = self._store.executor.sealer, self._owner[0]
+        records = await run_fairly(
+            sum(len(message.content) for message in messages),
+            lambda: [to_record(message, self._privacy, sealer, tenant_id) for message in messages],
+        )
         return [record for record, _ in records], sum(tokens for _, tokens in records)
 
     def _valid_name(self, name: str | None) -> str | None:

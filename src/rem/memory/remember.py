@@ -24,6 +24,8 @@ CATEGORY = "statement"
 MAX_STATEMENT_CHARS = 20_000
 MAX_TITLE_WORDS = 7
 MAX_TITLE_CHARS = 60
+_TITLE_ENDS = ' .,;:!?()[]"“”'
+"""Signs that a word of a title neither begins nor ends with."""
 MAX_SAME_TITLES = 1000
 _LEAD = re.compile(
     r"(?:please\s+)?(?:remember|note|keep in mind|do(?:n['’]t| not) forget)\s*(?::|that\b|,)\s*", re.IGNORECASE
@@ -100,8 +102,8 @@ def make_name(statement: str, at: datetime, sealer: Sealer | None = None) -> str
     """Return the name of a statement: its date and its first words. Encrypted words are in no name."""
     if sealer is not None and sealer.is_sealing:
         return f"{at:%Y-%m-%d} statement"
-    words = collapse_spaces(statement).split(" ")
-    title = " ".join(words[:MAX_TITLE_WORDS])[:MAX_TITLE_CHARS].strip(" .,;:!?")
+    words = [word.strip(_TITLE_ENDS) for word in collapse_spaces(statement).split(" ")]
+    title = " ".join([word for word in words if word][:MAX_TITLE_WORDS])[:MAX_TITLE_CHARS].strip()
     return f"{at:%Y-%m-%d} {title if any(character.isalnum() for character in title) else 'statement'}"
 
 

@@ -98,6 +98,12 @@ class SessionReader:
         owner = (session.tenant_id, session.user_id)
         return parse_messages(await self._queries.fetch_rows("messages_after", *owner, session_id, after, limit))
 
+    async def get_messages_before(self, session_id: UUID, index: int, *, limit: int = 100) -> list[Message]:
+        """Return the last `limit` messages of a readable session whose index is less than `index`, in order."""
+        session = await self._load_session(session_id)
+        owner = (session.tenant_id, session.user_id)
+        return parse_messages(await self._queries.fetch_rows("messages_before", *owner, session_id, index, limit))
+
     async def get_recent_messages(
         self, session_id: UUID, max_tokens: int | None = None, *, strategy: Strategy | None = None
     ) -> list[HistoryMessage]:
@@ -140,9 +146,15 @@ class SessionReader:
         card = parse_card(rows[0]["cards"], card_id) if rows else None
         return None if card is None else (card, rows[0]["created_at"], rows[0]["is_answered"])
 
-    async def list_sessions(self, limit: int = 10, offset: int = 0) -> list[Session]:
-        """Return the user's own sessions with their totals, the most recently written first."""
-        rows = await self._queries.fetch_rows("own_sessions", *self._owner, *_check_page(limit, offset))
+    async def list_sessions(
+        self, limit: int = 10, offset: int = 0, *, text: str | None = None, session_ids: Sequence[UUID] = ()
+    ) -> list[Session]:
+        """Return the user's own sessions with their totals, the most recently written first.
+
+        With `text`: only those whose name or description has it, and those of `session_ids`.
+        """
+        page = _check_page(limit, offset)
+        rows = await self._queries.fetch_rows("own_sessions", *self._owner, *page, text, list(session_ids))
         return [Session.from_row(record) for (record,) in rows]
 
     async def list_shared_sessions(self, limit: int = 100, offset: int = 0) -> list[Session]:

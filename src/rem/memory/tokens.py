@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from typing import Any
 
 import orjson
+
+from rem.text import clean_text
 
 ENCODING = "o200k_base"
 MAX_COUNTED_CHARS = 50_000
@@ -18,30 +21,31 @@ MESSAGE_OVERHEAD_TOKENS = 4
 
 
 @cache
-def _encoding() -> Any:
-    # Imported here: loading it takes a tenth of a second, and most commands count nothing.
-    with warnings.catch_warnings():
-        # The library reads its files with a function that Python has deprecated.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        import bpe_openai  # type: ignore[import-untyped]
-
-        return bpe_openai.get_encoding(ENCODING)
+def _tokenizer() -> Any:
+    # Only the compiled module of the library: the package itself parses three vocabularies, which takes half a second.
+    package = find_spec("bpe_openai")
+    spec = PathFinder.find_spec("bpe_openai._bindings", package.submodule_search_locations if package else None)
+    if spec is None or spec.loader is None:
+        raise ImportError("The package bpe-openai is not complete: install REM again.")
+    bindings = module_from_spec(spec)
+    spec.loader.exec_module(bindings)
+    return bindings.tokenizer_for_encoding(ENCODING)
 
 
 def count_tokens(text: str) -> int:
     """Return the number of tokens of a text. For a very long text it is an estimate, at least one per 16 characters."""
     if len(text) <= MAX_COUNTED_CHARS:
-        return len(_encoding().encode_ordinary(text)) if text else 0
+        return int(_tokenizer().count(clean_text(text)))
     sample_chars = MAX_COUNTED_CHARS // 2 // SAMPLES
     step = (len(text) - sample_chars) // (SAMPLES - 1)
     samples = (text[number * step :][:sample_chars] for number in range(SAMPLES))
-    sampled_tokens = sum(len(_encoding().encode_ordinary(sample)) for sample in samples)
+    sampled_tokens = sum(map(count_tokens, samples))
     return max(sampled_tokens * len(text) // (sample_chars * SAMPLES), len(text) // 16)
 
 
 def encode_tokens(text: str) -> list[int]:
     """Return the token ids of a text. Frequent tokens have small ids, in every language."""
-    return list(_encoding().encode_ordinary(text))
+    return list(_tokenizer().encode(clean_text(text)))
 
 
 def count_message_tokens(content: str, tool_calls: Sequence[Any] = ()) -> int:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from rem.query.continuations import add_continued, get_continued
+from rem.query.own_properties import asks_for_property, is_about_other_owner, states_asked_property
 from rem.query.question_words import QuestionWords, find_asked_name, find_content_words
-from rem.query.superseded import asks_for_property, general_words, mark_superseded, states_asked_property
+from rem.query.result import Steps
+from rem.query.stated_changes import general_words
+from rem.query.superseded import mark_superseded
+from rem.retrieval.reranker import order_by_score
 from rem.rules import word_sets
 from rem.text import fold_text, split_sentences
 
 if TYPE_CHECKING:
     from rem.db.store import Store
+    from rem.query.result import QueryResult
+    from rem.retrieval.reranker import RowReranker
 
 FETCH_FACTOR = 3
 """An answer fetches this many times its rows, because copies are dropped and a newer statement may rank lower."""
@@ -34,25 +43,66 @@ OTHER_PERSON_LOSS = 0.15
 """Taken from the score of a row that is not in the first person, if the question is about a property of its author."""
 TITLE_BONUS = 0.075
 """Added to the score of a note whose title is a word of the question, such as the note about a person."""
+OTHER_OWNER_LOSS = 0.1
+"""Taken from the score of a row about "her exam", if the question is about "my exam"."""
+RECENCY_WEIGHT = 0.15
+"""Added to the score of the newest message if the question asks how things are now."""
 MAX_TITLE_WORDS = 2
 """A longer title is a topic rather than a name."""
 _HEADING = re.compile(r"\A\s*(?:---\n.*?\n---\s*)?#+ ([^\n]+)", re.DOTALL)
+_PRESENT = re.compile(
+    r"\b(?:now|nowadays|these days|currently|at the moment|still|yet|already|latest|current|by now)\b"
+    r"|^(?:is|are|does|do|did|has|have) (?!there\b)"
+)
 _FIRST_PERSON = re.compile(r"\b(?:I|im|ive|me|my|mine|we|us|our)\b", re.IGNORECASE)
 
 
-async def arrange_rows(store: Store, question: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of a SEARCH as an answer to a question, best first."""
-    return await mark_superseded(store, question, prefer_fitting(question, drop_copies(rows)))
+async def arrange_answer(
+    store: Store,
+    question: str,
+    result: QueryResult,
+    names: Mapping[str, frozenset[str]] = MappingProxyType({}),
+    reranker: RowReranker | None = None,
+) -> QueryResult:
+    """Return the result of a SEARCH with its rows as an answer to a question, best first.
+
+    `names` are the names of those whom the question calls by their role.
+    """
+    rows = await add_continued(store, drop_copies(result.results))
+    asked = QuestionWords.of(question, names)
+    fits = rate_rows(question, asked, rows)
+    steps, notes = Steps(result.steps), list(result.notes)
+    if reranker is None or len(rows) < 2:
+        order = order_by_score(fits)
+    else:
+        with steps.measure("rerank") as step:
+            texts = [join_texts(get_continued(row), get_text(row)) for row in rows]
+            order = await reranker.order(question, texts, fits, notes)
+            step.rows = min(len(rows), reranker.candidates)
+    ordered = await mark_superseded(store, question, asked, [rows[place] for place in order])
+    return replace(result, results=ordered, notes=tuple(notes), steps=tuple(steps))
 
 
-def prefer_fitting(question: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows with those first that answer the kind of question, among rows with similar scores."""
-    asked = QuestionWords.of(question)
+def rate_rows(question: str, asked: QuestionWords, rows: Sequence[dict[str, Any]]) -> list[float]:
+    """Return how well each row fits a question: its score, and what tells whether it answers this kind of question."""
     texts = [get_text(row) for row in rows]
-    parts = [asked.find_part(text) for text in texts]
-    counts = Counter(word for text in texts for word in asked.find_in(find_content_words(text)))
+    continued = [asked.find_in(find_content_words(get_continued(row))) for row in rows]
+    parts = [asked.find_part(text, known) for text, known in zip(texts, continued, strict=True)]
+    counts = Counter(
+        word
+        for text, known in zip(texts, continued, strict=True)
+        for word in asked.find_in(find_content_words(text)) | known
+    )
     rarities = {word: (GENERAL_SHARE if word in general_words() else 1.0) / (1 + counts[word]) for word in asked.words}
     full = sum(rarities.values()) or 1.0
+    most = max((len(part.covered) for part in parts), default=0)
+    recency = (
+        _rate_recency(
+            [row if len(part.covered) >= max(1, most - 1) else {} for row, part in zip(rows, parts, strict=True)]
+        )
+        if _asks_for_present(question)
+        else {}
+    )
 
     def fit(place: int) -> float:
         row, part = rows[place], parts[place]
@@ -60,9 +110,25 @@ def prefer_fitting(question: str, rows: Sequence[dict[str, Any]]) -> list[dict[s
         value = VALUE_BONUS if part.covered and not part.kinds.isdisjoint(asked.kinds) else 0.0
         words = RARE_WORDS_WEIGHT * sum(rarities[word] for word in part.covered) / full
         bonus = _compute_bonus(question, row, texts[place], asked)
+        bonus += RECENCY_WEIGHT * recency.get(place, 0.0)
+        bonus -= OTHER_OWNER_LOSS if is_about_other_owner(question, texts[place]) else 0.0
         return float(row.get("score") or 0.0) + meaning + value + words + bonus
 
-    return [rows[place] for place in sorted(range(len(rows)), key=fit, reverse=True)]
+    return [fit(place) for place in range(len(rows))]
+
+
+def _asks_for_present(question: str) -> bool:
+    """Return whether a question asks how things are now: "Where is Ada now?", "Is the fridge fixed?"."""
+    return _PRESENT.search(question.lower()) is not None
+
+
+def _rate_recency(rows: Sequence[dict[str, Any]]) -> dict[int, float]:
+    """Return the places of the messages, from nearly 0 for the oldest to 1 for the newest one."""
+    times = {
+        place: str(row.get("happened_at") or "") for place, row in enumerate(rows) if row.get("table") == "messages"
+    }
+    ordered = sorted(times, key=lambda place: times[place])
+    return {place: number / len(ordered) for number, place in enumerate(ordered, start=1)}
 
 
 def drop_copies(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -88,8 +154,19 @@ def _compute_bonus(question: str, row: dict[str, Any], text: str, asked: Questio
     if asks_for_property(question):
         loss = 0.0 if _FIRST_PERSON.search(text) else OTHER_PERSON_LOSS
         return (PROPERTY_BONUS if states_asked_property(question, text) else 0.0) - loss
-    title = find_content_words(_find_title(row, text))
-    return TITLE_BONUS if title and len(title) <= MAX_TITLE_WORDS and not title.isdisjoint(asked.words) else 0.0
+    return TITLE_BONUS if _names_topic(_find_title(row, text), asked) else 0.0
+
+
+def _names_topic(title: str, asked: QuestionWords) -> bool:
+    """Return whether a short title is a thing of the question: a name with a word of it, or a topic that ends with one.
+
+    "Company insurance" is about insurance and no company.
+    """
+    words = title.split()
+    if not 0 < len(words) <= MAX_TITLE_WORDS:
+        return False
+    is_name = all(word[0].isupper() for word in words)
+    return not find_content_words(title if is_name else words[-1]).isdisjoint(asked.words)
 
 
 def _find_title(row: dict[str, Any], text: str) -> str:
@@ -117,6 +194,11 @@ def _introduces(name: str, text: str) -> bool:
         rf"|\b{name} from (?:the |my |our )?[a-z]|\b[a-z]+'?s [a-z]+ {name}\b"
     )
     return re.search(pattern, text.replace("’", "'"), re.DOTALL) is not None
+
+
+def join_texts(before: str, text: str) -> str:
+    """Return what the reranker reads of a row: the messages that it continues, and its own text."""
+    return f"{before}\n{text}" if before else text
 
 
 def get_text(row: dict[str, Any]) -> str:

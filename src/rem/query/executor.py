@@ -23,13 +23,25 @@ if TYPE_CHECKING:
     from rem.db.sandbox import SqlSandbox
     from rem.db.store import Store
     from rem.query.verbs.search import Searcher
+    from rem.retrieval.reranker import RowReranker
 
 
 class QueryExecutor:
     """Runs queries in the scope of one store."""
 
-    def __init__(self, store: Store, searcher: Searcher, sandbox: SqlSandbox, now: datetime | None = None) -> None:
-        """Resolve words such as "yesterday" on the day of `now` and in its time zone (default: the clock, in UTC)."""
+    def __init__(
+        self,
+        store: Store,
+        searcher: Searcher,
+        sandbox: SqlSandbox,
+        now: datetime | None = None,
+        answer_reranker: RowReranker | None = None,
+    ) -> None:
+        """Resolve words such as "yesterday" on the day of `now` and in its time zone (default: the clock, in UTC).
+
+        `answer_reranker` orders the rows of answers to questions in plain words.
+        """
+        self.answer_reranker = answer_reranker
         self._store = store
         self._searcher = searcher
         self._sandbox = sandbox

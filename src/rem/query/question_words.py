@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, pairwise
+from types import MappingProxyType
 
 from rem.query.value_kinds import ValueKind, find_value_kinds, find_wanted_kinds
 from rem.retrieval.synonyms import find_synonyms
@@ -22,6 +24,7 @@ _WHO_IS = re.compile(
 _WHO_IS_IN_LOWER_CASE = re.compile(
     r"\bwho(?:'s|s| is| was) (?:(?:mr|mrs|ms|dr|prof|frau|herr)\.? )?(\w{2,})[?.!]*\s*\Z"
 )
+_HYPHENATED = re.compile(r"\b[^\W\d_]+-[^\W\d_]+\b")
 MIN_STEM_CHARS = 3
 PREFIX_CHARS = 6
 """Words with the same first letters are forms of one word: rehearsal, rehearse."""
@@ -50,26 +53,31 @@ class QuestionWords:
     """The kinds of values of which one answers it; empty if any."""
 
     @classmethod
-    def of(cls, question: str) -> QuestionWords:
-        """Return the words of a question."""
+    def of(cls, question: str, names: Mapping[str, frozenset[str]] = MappingProxyType({})) -> QuestionWords:
+        """Return the words of a question. `names` has other words for some of them, such as the names of a role."""
         # "How long" asks for a number, and "long" is no topic.
         topic = _MEASURE.sub(" ", question.lower())
         words = {stem_word(word): find_synonyms(word) for word in split_words(_join_genitives(topic))}
         wanted = find_content_words(topic)
         synonyms = ((word, find_content_words(others)) for word, others in words.items() if word in wanted)
-        return cls(wanted, tuple(synonyms), find_wanted_kinds(question))
+        named = ((stem_word(word), frozenset(map(stem_word, others))) for word, others in names.items())
+        known = (pair for pair in named if pair[0] in wanted)
+        return cls(wanted, (*synonyms, *known), find_wanted_kinds(question))
 
-    def find_part(self, text: str) -> QuestionPart:
-        """Return what one sentence, or two one after the other, have of the question: those that have most of it."""
+    def find_part(self, text: str, known: frozenset[str] = frozenset()) -> QuestionPart:
+        """Return what one sentence, or two one after the other, have of the question: those that have most of it.
+
+        `known` are words of the question that stand before the text: they are its subject.
+        """
         spans = islice(find_sentence_spans(text), MAX_SENTENCES)
         sentences = [(find_content_words(text[start:end]), find_value_kinds(text[start:end])) for start, end in spans]
         pairs = ((first[0] | second[0], first[1] | second[1]) for first, second in pairwise(sentences))
-        parts = [QuestionPart(self.find_in(words), kinds) for words, kinds in (*sentences, *pairs)]
+        parts = [QuestionPart(self.find_in(words) | known, kinds) for words, kinds in (*sentences, *pairs)]
         return max(parts, key=self._count_fit, default=_NO_PART)
 
     def _count_fit(self, part: QuestionPart) -> tuple[int, bool]:
-        """Return how many words of the question a part has. A value of the asked kind counts as a word."""
-        has_value = not self.kinds.isdisjoint(part.kinds)
+        """Return how many words of the question a part has. Beside one, a value of the asked kind counts as a word."""
+        has_value = bool(part.covered) and not self.kinds.isdisjoint(part.kinds)
         return len(part.covered) + has_value, has_value
 
     def find_in(self, words: frozenset[str]) -> frozenset[str]:
@@ -88,8 +96,10 @@ def find_asked_name(question: str) -> str | None:
 
 
 def find_content_words(text: str) -> frozenset[str]:
-    """Return the stems of the words with content. Days and months are content here."""
-    return frozenset(stem_word(word) for word in split_words(_join_genitives(text)) if word not in _empty_words())
+    """Return the stems of the words with content. Days and months are content here. Wi-Fi is also wifi."""
+    plain = _join_genitives(text)
+    words = (*split_words(plain), *(word.replace("-", "").lower() for word in _HYPHENATED.findall(plain)))
+    return frozenset(stem_word(word) for word in words if word not in _empty_words())
 
 
 def stem_word(word: str) -> str:

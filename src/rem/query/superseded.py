@@ -12,17 +12,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.db.sql import query as sql
-from rem.message_kinds import refers_back
-from rem.query.question_words import QuestionWords, find_asked_name, find_content_words, stem_word
-from rem.query.value_kinds import ValueKind, find_value_kinds
-from rem.rules import alternatives, word_set, word_sets
-from rem.text import find_sentence_spans, restore_apostrophes, split_words
+from rem.query.continuations import get_continued
+from rem.query.own_properties import AUTHOR, MAX_SENTENCES, find_asked_properties, is_about_other_owner
+from rem.query.question_words import QuestionWords, find_asked_name, find_content_words
+from rem.query.stated_changes import Part, Sentence, filler_words, general_words, parse_sentence, pick_part
+from rem.query.value_kinds import ValueKind
+from rem.text import find_sentence_spans
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -31,8 +31,6 @@ MAX_COMPARED_ROWS = 20
 """Rows of an answer that are compared with each other."""
 COMPARED_TABLES = ("messages", "resources")
 """What dreams derived repeats these rows, under the date of the dream."""
-MAX_SENTENCES = 20
-"""Sentences of a row that are looked at."""
 SAME_TOPIC_COSINE = 0.42
 """Two texts about the same thing have at least this cosine."""
 MIN_FIT_SHARE = 0.74
@@ -49,109 +47,15 @@ SAME_NOTE_COSINE = 0.75
 MAX_REPLACED_SENTENCES = 4
 MIN_MOVED_SHARE = 0.5
 """The same for a newer text with a word of change and the kind of value that is asked for."""
-MIN_MOVED_COSINE = 0.3
+MIN_MOVED_COSINE = 0.28
+CLOSER_SHARE = 0.95
+"""A newer text with this share of the older one's similarity is as near to the question."""
 MAX_REFERENCE_DISTANCE = 6
 """A correction without a subject ("Actually it's Thursday") refers to one of this many messages before it."""
-_SUBJECT = re.compile(
-    r"(?:(?:and|but|so|ok|okay|well|also|btw|by the way|fyi|actually|sorry|no|update|correction)[,:]?\s+)*"
-    r"(?P<subject>[^,;]{2,80}?)\s*"
-    r"(?:\b(?:is|are|was|were|will be|has been|have been|goes|starts|takes place|happens)\b|'s\b|:)\s+(?P<value>.+)",
-    re.DOTALL,
-)
-_ABOUT_AUTHOR = re.compile(
-    r"\b(?:do|did|am|have|will) (?:i|we)\b|\b(?:my|our) (?:new )?(?:address|job|employer|birthday)\b", re.I
-)
-_DUTY = re.compile(
-    r"\b(?:have to|need to|must|supposed to|when|(?:which|what) (?:day|time|date)|how (?:long|often|much))\b"
-)
-"""In a question: it asks for a single day of work or the like, and not for a property."""
-_EMPLOYMENT = re.compile(
-    r"\b(?:work(?:s|ed|ing)? (?:at|for|as|with|in)|(?:new|a|an|first|old) (?:\w+ )?job|job (?:at|as|with|in)"
-    r"|joined|quit|hired|employ(?:ed|er))\b"
-)
-_REVOCATION = re.compile(
-    r"\b(?:cancel\w*|called off|dropped|scrapped|revoked|sold|quit|no longer|any ?more|after all)\b"
-    r"|\b(?:stays? as (?:it is|they are)|unchanged)\b|\bnot (?:going|getting)\b"
-    r"|(?:\b(?:is|are|was|were|it's)|'s) (?:all )?(?:off|over|done|gone)\b"
-)
-_OWN_VERBS = "live|living|moved|moving|relocated|work|working|joined|quit|hired"
-_OWN_NOUNS = "job|address|birthday|employer"
-_ABOUT_SELF = re.compile(
-    rf"\b(?:i|we)(?:'m|'ve|'re|'d|'ll)?(?: \w+){{0,3}}? (?:{_OWN_VERBS})\b"
-    rf"|\b(?:i|we)\b[^.;]{{0,40}}\b(?:{_OWN_NOUNS})\b|\b(?:my|our) (?:new )?(?:{_OWN_NOUNS})\b"
-)
 _POLAR = re.compile(
     r"\s*(?:so |and |but )*(?:is|are|was|were|am|do|does|did|has|have|had|will|would|can|could|should)(?:n't)? "
     r"(?!you\b)"
 )
-_STATE = re.compile(r"(?<!from )\bnow\b|\bno longer\b|\bany ?more\b|\bback (?:again|already)\b")
-_NEGATED = re.compile(
-    r"\b(?:not|isn't|aren't|wasn't|no longer|instead of|rather than)\s+(?:the\s+|a\s+|in\s+|on\s+|at\s+)?([\w-]+)"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sentence:
-    """What one sentence of a row says about what."""
-
-    words: frozenset[str]
-    thing: frozenset[str]
-    """The words without those of change."""
-    subject: frozenset[str]
-    value: frozenset[str]
-    shapes: frozenset[ValueKind]
-    """The kinds of its value: a time, a day, a number, a place."""
-    all_shapes: frozenset[ValueKind]
-    """The same of the whole sentence."""
-    properties: frozenset[str]
-    negated: frozenset[str]
-    has_change: bool
-    is_revocation: bool
-    is_revision: bool
-    """Whether it clearly revises what was said before, unlike "new" and "now", which say little."""
-    is_state: bool
-    """Whether it says how something is now."""
-    refers_back: bool
-    is_succession: bool
-    """Whether it says that somebody took the place of somebody else."""
-    is_return: bool
-    is_absence: bool
-    """Whether it says that somebody has a thing of somebody else, or that a thing is brought back."""
-    owner: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One or two sentences of a row: those that fit the question best."""
-
-    sentences: tuple[_Sentence, ...]
-    covered: frozenset[str]
-    """The words of the question that they have."""
-
-    @property
-    def words(self) -> frozenset[str]:
-        """The words of all sentences."""
-        return frozenset().union(*(sentence.words for sentence in self.sentences))
-
-    @property
-    def shapes(self) -> frozenset[ValueKind]:
-        """The kinds of values in all sentences."""
-        return frozenset().union(*(sentence.all_shapes for sentence in self.sentences))
-
-    @property
-    def has_change(self) -> bool:
-        """Whether one of the sentences has a word of change."""
-        return any(sentence.has_change for sentence in self.sentences)
-
-    @property
-    def is_revision(self) -> bool:
-        """Whether one of the sentences clearly revises what was said before."""
-        return any(sentence.is_revision for sentence in self.sentences)
-
-    @property
-    def is_revocation(self) -> bool:
-        """Whether one of the sentences says that something is over."""
-        return any(sentence.is_revocation for sentence in self.sentences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +73,7 @@ class _Row:
     session_id: str | None
     position: int
     entity_id: str
-    part: _Part
+    part: Part
     """What the row says about the question."""
     words: frozenset[str]
     """The words of the whole text: its sentences may name their subject only once."""
@@ -177,6 +81,8 @@ class _Row:
     """The words of the question among them."""
     is_long: bool
     """Whether the text has many sentences."""
+    is_about_other_owner: bool
+    """Whether it is about the thing of somebody else than the question: "her exam"."""
     corrected_ids: frozenset[str] = frozenset()
     """Rows that the user has confirmed to be replaced by this one (`metadata.supersedes`)."""
 
@@ -197,7 +103,7 @@ class _Question:
     words: QuestionWords
     properties: frozenset[str]
     """The properties of its author, such as the residence."""
-
+    text: str
     is_introduction: bool
     """Whether it asks who somebody is."""
     is_polar: bool
@@ -209,16 +115,18 @@ class _Question:
         return self.words.kinds - {"name"}
 
 
-async def mark_superseded(store: Store, question: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def mark_superseded(
+    store: Store, question: str, words: QuestionWords, rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Return the rows with each newer one before those that it replaces.
 
     A replaced row gets `superseded_by`, the key of the newer row, and `superseded_at`, its date.
     """
-    asked = _parse_question(question)
+    asked = _parse_question(question, words)
     compared = list(_prepare(asked, rows))
     if len(compared) < 2:
         return rows
-    cosines = await _load_cosines(store, rows[:MAX_COMPARED_ROWS])
+    cosines = await load_cosines(store, rows[:MAX_COMPARED_ROWS])
     newest: dict[int, _Row] = {}
     for older in compared:
         for newer in compared:
@@ -280,10 +188,11 @@ def _prepare(asked: _Question, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]
             str(record["session_id"]) if record.get("session_id") else None,
             position if isinstance(position, int) else -1,
             str(record.get("id")),
-            _pick_part([_parse_sentence(sentence) for sentence in sentences], asked),
+            pick_part([parse_sentence(sentence) for sentence in sentences], asked.words, asked.shapes),
             find_content_words(text),
-            asked.words.find_in(find_content_words(text)),
+            asked.words.find_in(find_content_words(f"{get_continued(row)}\n{text}")),
             len(sentences) > MAX_REPLACED_SENTENCES,
+            is_about_other_owner(asked.text, text),
             _read_corrected_ids(record),
         )
 
@@ -295,104 +204,20 @@ def _read_corrected_ids(record: dict[str, Any]) -> frozenset[str]:
     return frozenset(str(name).rpartition("/")[2] for name in names) if isinstance(names, list) else frozenset()
 
 
-def _pick_part(sentences: Sequence[_Sentence], asked: _Question) -> _Part:
-    """Return the sentence, or the two sentences one after the other, with most words of the question.
-
-    A value of the asked kind counts as a word. Two sentences: "The concert was moved. It's on the 25th now."
-    """
-    parts = [(sentence,) for sentence in sentences] + list(pairwise(sentences))
-
-    def fit(part: tuple[_Sentence, ...]) -> tuple[int, bool, int]:
-        words = asked.words.find_in(frozenset().union(*(sentence.words for sentence in part)))
-        shapes = frozenset().union(*(sentence.all_shapes for sentence in part))
-        has_value = bool(asked.shapes & shapes)
-        return len(words) + has_value, has_value, -len(part)
-
-    best = max(parts, key=fit, default=())
-    return _Part(best, asked.words.find_in(frozenset().union(*(sentence.words for sentence in best))))
-
-
-def _parse_sentence(sentence: str) -> _Sentence:
-    text = restore_apostrophes(" ".join(sentence.lower().replace("’", "'").split()))
-    changed = _object_of_change().search(text)
-    stated = _SUBJECT.match(text)
-    subject: frozenset[str] = frozenset()
-    value = text
-    if changed is not None:
-        subject, value = find_content_words(changed["object"] or changed["thing"]), changed["value"] or ""
-    elif stated is not None:
-        subject, value = find_content_words(stated["subject"]), stated["value"]
-    words = find_content_words(text)
-    return _Sentence(
-        words=words,
-        thing=find_content_words(_cues().sub(" ", text)) - _fillers(),
-        subject=subject - _fillers(),
-        value=find_content_words(value),
-        shapes=find_value_kinds(value),
-        all_shapes=find_value_kinds(sentence),
-        properties=_find_stated_properties(text),
-        negated=find_content_words(" ".join(_NEGATED.findall(text))),
-        has_change=_cues().search(text) is not None,
-        is_revocation=_REVOCATION.search(text) is not None,
-        is_revision=_revisions().search(text) is not None,
-        is_state=_STATE.search(text) is not None,
-        refers_back=refers_back(text),
-        is_succession=_successions().search(text) is not None,
-        is_return=_returned().search(text) is not None,
-        is_absence=_absent().search(text) is not None,
-        owner=_find_owner(text),
-    )
-
-
-def _parse_question(question: str) -> _Question:
+def _parse_question(question: str, words: QuestionWords) -> _Question:
     text = question.lower().replace("’", "'")
     return _Question(
-        QuestionWords.of(question),
-        _find_properties(text) if _ABOUT_AUTHOR.search(text) and not _DUTY.search(text) else frozenset(),
+        words,
+        find_asked_properties(question),
+        question,
         find_asked_name(question) is not None,
         _POLAR.match(text) is not None,
     )
 
 
-def _find_properties(text: str) -> frozenset[str]:
-    words = set(split_words(text))
-    return frozenset(name for name, verbs in _properties().items() if verbs & words)
-
-
-def _find_stated_properties(text: str) -> frozenset[str]:
-    """Return the properties that a sentence states. "It's not my job" states no employer."""
-    found = _find_properties(text)
-    return found if _EMPLOYMENT.search(text) else found - {"employer"}
-
-
-def asks_for_property(question: str) -> bool:
-    """Return whether a question asks for a property of its author, such as "Where do I live?"."""
-    return bool(_parse_question(question).properties)
-
-
-def states_asked_property(question: str, text: str) -> bool:
-    """Return whether a text states the property of its author that a question asks for, such as the residence."""
-    asked = _parse_question(question).properties
-    sentences = (text[start:end] for start, end in islice(find_sentence_spans(text), MAX_SENTENCES))
-    folded = (restore_apostrophes(sentence.lower().replace("’", "'")) for sentence in sentences)
-    return any(
-        (asked & _find_stated_properties(sentence) and _find_owner(sentence) == "author")
-        or ("employer" in asked and _occupation().search(sentence))
-        for sentence in folded
-    )
-
-
-def _find_owner(text: str) -> str:
-    """Return whom a sentence is about: the author, or the first word of it."""
-    words = split_words(text)
-    if _ABOUT_SELF.search(text):
-        return "author"
-    return words[0] if words else ""
-
-
 def _replaces(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool:
     """Return whether a row says something else about the question than an older one does."""
-    if not _is_comparable(newer, older, cosine):
+    if not _is_comparable(newer, older, asked, cosine):
         return False
     if _returns(newer.part, older.part, asked):
         return True
@@ -404,12 +229,15 @@ def _replaces(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool
         is_near_in_session=_is_near_in_session(newer, older),
         common=(older.part.covered & newer.covered) - general_words(),
         missing=older.part.covered - newer.covered - general_words(),
-        is_near=newer.score >= MIN_MOVED_SHARE * older.score and cosine >= MIN_MOVED_COSINE,
-        is_closer=newer.similarity >= older.similarity,
+        is_near=newer.score >= MIN_MOVED_SHARE * older.score and _is_close(newer, older, asked, cosine),
+        is_closer=newer.similarity >= CLOSER_SHARE * older.similarity,
+        is_asked=bool(asked.shapes) or 2 * len(older.part.covered) > len(asked.words.words),
         has_kind=bool(asked.shapes),
         is_polar=asked.is_polar,
     )
     if _moves(newer, older, asked, topic) or _restates(newer, older, asked, topic, cosine):
+        return True
+    if topic.is_near and _renews(newer, older, asked):
         return True
     if _succeeds(newer.part, older, asked, topic):
         return True
@@ -433,6 +261,8 @@ class _Topic:
 
     is_closer: bool
     """Whether the newer one is as near to the question in meaning."""
+    is_asked: bool
+    """Whether the older one has most words of the question. With a name alone it may be about something else."""
     has_kind: bool
     """Whether the question asks for a kind of value."""
     is_polar: bool
@@ -460,14 +290,34 @@ class _Topic:
         return bool(self.common) and not self.missing
 
 
-def _is_comparable(newer: _Row, older: _Row, cosine: float) -> bool:
+def _is_comparable(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool:
     """Return whether a row may replace an older one at all."""
-    if newer.time <= older.time:
+    if newer.time <= older.time or newer.is_about_other_owner:
         return False
-    if older.is_undated and not (newer.part.is_revision and cosine >= MIN_MOVED_COSINE):
+    is_change = newer.part.is_revision or _renews(newer, older, asked)
+    if older.is_undated and not (is_change and _is_close(newer, older, asked, cosine)):
         return False
     # What was said is not outdated because a note was stored later.
     return not newer.is_note or (older.is_note and cosine >= SAME_NOTE_COSINE)
+
+
+def _is_close(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool:
+    """Return whether two rows are about something similar.
+
+    The vector of a note with many facts says little about one of them. Then the same words and the same kind of value
+    are enough.
+    """
+    has_same_words = bool(older.part.covered - general_words()) and older.part.covered <= newer.covered
+    return cosine >= MIN_MOVED_COSINE or (has_same_words and bool(asked.shapes & newer.part.shapes & older.part.shapes))
+
+
+def _renews(newer: _Row, older: _Row, asked: _Question) -> bool:
+    """Return whether a row says that there is a new value of the asked kind: "The Wi-Fi has a new password: …"."""
+    renewed = frozenset().union(*(sentence.renewed for sentence in newer.part.sentences))
+    common = (newer.words & older.words) - filler_words() - general_words()
+    shapes = asked.shapes & newer.part.shapes & older.part.shapes
+    missing = older.part.covered - newer.covered - general_words()
+    return bool(shapes) and bool(common) and not missing and bool(asked.words.find_in(renewed))
 
 
 def _is_near_in_session(newer: _Row, older: _Row) -> bool:
@@ -475,22 +325,23 @@ def _is_near_in_session(newer: _Row, older: _Row) -> bool:
     return is_same_session and 0 < newer.position - older.position <= MAX_REFERENCE_DISTANCE
 
 
-def _contradicts(new: _Sentence, old: _Sentence, asked: _Question, topic: _Topic) -> bool:
+def _contradicts(new: Sentence, old: Sentence, asked: _Question, topic: _Topic) -> bool:
     """Return whether a sentence says something else than an older one."""
     if new.words <= old.words and not new.negated:
         return False  # it repeats the older one
     return (
         _states_same_property(new, old, asked.properties)
         or _revokes(new, old)
-        or (topic.is_same and topic.is_about_same and _changes(new, old))
+        or (topic.is_same and topic.is_about_same and topic.is_asked and _changes(new, old))
         or (new.is_revision and topic.is_revised and bool(topic.common))
         or (asked.is_polar and topic.is_same and _answers_yes_or_no(new, old, asked))
-        or (topic.is_sure and new.is_state and topic.is_about_same)
+        or (topic.is_sure and new.is_state and topic.is_about_same and topic.is_asked)
+        or _names_old_value(new, old)
         or (topic.is_near_in_session and _corrects(new, old))
     )
 
 
-def _answers_yes_or_no(new: _Sentence, old: _Sentence, asked: _Question) -> bool:
+def _answers_yes_or_no(new: Sentence, old: Sentence, asked: _Question) -> bool:
     """Return whether a sentence is about the subject of the question, as the older one is.
 
     Of a subject without words that tell much, such as "my back", only a change is taken for an answer.
@@ -500,7 +351,13 @@ def _answers_yes_or_no(new: _Sentence, old: _Sentence, asked: _Question) -> bool
     return new.subject <= old.words & asked.words.words
 
 
-def _misses_point(newer: _Part, older: _Part, asked: _Question) -> bool:
+def _names_old_value(new: Sentence, old: Sentence) -> bool:
+    """Return whether a sentence says that the value of the older one is wrong: "on Saturday instead of Friday"."""
+    common = (new.words & old.words) - filler_words() - new.negated
+    return bool(new.negated & old.words) and len(common) > 1
+
+
+def _misses_point(newer: Part, older: Part, asked: _Question) -> bool:
     """Return whether only the older part has the kind of value that is asked for, and is not revoked."""
     # What is called off has no time or place any more, but a phone number stays the same.
     is_revoked = newer.is_revocation and not asked.shapes & {"code", "reason"}
@@ -516,8 +373,8 @@ def _moves(newer: _Row, older: _Row, asked: _Question, topic: _Topic) -> bool:
         return False
     shapes = asked.shapes & new.shapes & old.shapes
     if shapes & {"code"}:
-        return len(topic.common) > 1
-    return bool(shapes - {"number", "reason"}) and bool((newer.words & old.words & asked.words.words) - _fillers())
+        return len(topic.common) > 1 or (new.is_revision and not topic.missing)
+    return bool(shapes - {"number", "reason"}) and bool((newer.words & old.words & asked.words.words) - filler_words())
 
 
 def _restates(newer: _Row, older: _Row, asked: _Question, topic: _Topic, cosine: float) -> bool:
@@ -528,47 +385,47 @@ def _restates(newer: _Row, older: _Row, asked: _Question, topic: _Topic, cosine:
     return is_about_same and bool(shapes) and not new.words <= old.words
 
 
-def _states_same_property(new: _Sentence, old: _Sentence, asked: frozenset[str]) -> bool:
+def _states_same_property(new: Sentence, old: Sentence, asked: frozenset[str]) -> bool:
     """Return whether two sentences are about the property of their author that is asked for, such as the residence."""
-    is_same_person = new.owner == old.owner == "author"
+    is_same_person = new.owner == old.owner == AUTHOR
     return is_same_person and bool(new.properties & old.properties & asked) and new.value != old.value
 
 
-def _revokes(new: _Sentence, old: _Sentence) -> bool:
+def _revokes(new: Sentence, old: Sentence) -> bool:
     """Return whether a sentence says nothing but that the thing of the older one has changed: "The offsite is off"."""
     return new.has_change and bool(new.thing) and new.thing <= old.words
 
 
-def _succeeds(new: _Part, older: _Row, asked: _Question, topic: _Topic) -> bool:
+def _succeeds(new: Part, older: _Row, asked: _Question, topic: _Topic) -> bool:
     """Return whether somebody took the place of the one whom the older row names: "Jonas took over from Priya"."""
-    if "name" not in asked.words.kinds or not topic.is_near or len((new.words & older.words) - _fillers()) < 2:
+    if "name" not in asked.words.kinds or not topic.is_near or len((new.words & older.words) - filler_words()) < 2:
         return False
     return any(sentence.is_succession for sentence in new.sentences)
 
 
-def _returns(new: _Part, old: _Part, asked: _Question) -> bool:
+def _returns(new: Part, old: Part, asked: _Question) -> bool:
     """Return whether a thing is back that was lent, or lay somewhere else, if the question asks where it is."""
     is_back = any(sentence.is_return for sentence in new.sentences)
     was_away = any(sentence.is_absence for sentence in old.sentences)
-    return "place" in asked.shapes and is_back and was_away and bool((new.covered & old.covered) - _fillers())
+    return "place" in asked.shapes and is_back and was_away and bool((new.covered & old.covered) - filler_words())
 
 
-def _changes(new: _Sentence, old: _Sentence) -> bool:
+def _changes(new: Sentence, old: Sentence) -> bool:
     """Return whether a sentence has a word of change, or states another value of the same kind for the same thing."""
-    common = (new.words & old.words) - _fillers()
+    common = (new.words & old.words) - filler_words()
     if new.has_change or new.negated & old.words:
         return bool(common)
     return bool(new.subject) and new.subject == old.subject and bool(new.shapes & old.shapes)
 
 
-def _corrects(new: _Sentence, old: _Sentence) -> bool:
+def _corrects(new: Sentence, old: Sentence) -> bool:
     """Return whether a sentence corrects what was just said, without naming it again."""
     if not new.refers_back or not (new.has_change or new.negated):
         return False
-    return bool((new.words & old.words) - _fillers() or new.negated & old.words)
+    return bool((new.words & old.words) - filler_words() or new.negated & old.words)
 
 
-async def _load_cosines(store: Store, rows: Sequence[dict[str, Any]]) -> dict[frozenset[str], float]:
+async def load_cosines(store: Store, rows: Sequence[dict[str, Any]]) -> dict[frozenset[str], float]:
     """Return the cosine of each two shown passages, by the ids of their rows."""
     shown = [(UUID(str(row["record"]["id"])), row["passage"]["start"]) for row in rows if row.get("passage")]
     async with store.executor.connection() as connection:
@@ -579,67 +436,3 @@ async def _load_cosines(store: Store, rows: Sequence[dict[str, Any]]) -> dict[fr
             [start for _, start in shown],
         )
     return {frozenset((str(first), str(second))): cosine for first, second, cosine in pairs}
-
-
-@cache
-def _occupation() -> re.Pattern[str]:
-    """Return the pattern of "I'm Ada, a nurse on ward 3" and of "I run the kitchen at the Crown"."""
-    nouns = word_set("changes.occupations") | word_set("introductions.relations.colleague")
-    verbs = alternatives("changes.occupation_verbs")
-    place = r"\b[^.!?]{0,40}\b(?:at|in|on|for|with|of)\b"
-    return re.compile(rf"\bi(?:'m| am)\b[^.!?]{{0,60}}\b(?:{'|'.join(sorted(nouns))}){place}|\bi {verbs}{place}")
-
-
-@cache
-def _fillers() -> frozenset[str]:
-    return frozenset(stem_word(word) for word in word_set("changes.fillers")) | word_set("changes.fillers")
-
-
-@cache
-def _properties() -> dict[str, frozenset[str]]:
-    return word_sets("changes.properties")
-
-
-@cache
-def _cues() -> re.Pattern[str]:
-    return re.compile(rf"\b{alternatives('changes.cues')}\b")
-
-
-@cache
-def _revisions() -> re.Pattern[str]:
-    return re.compile(rf"\b{alternatives('changes.revisions')}\b")
-
-
-@cache
-def general_words() -> frozenset[str]:
-    """Return the stems of words in questions that say nothing about the thing: number, kind, day."""
-    words = word_set("changes.general_words") | word_set("names.calendar_words")
-    return frozenset(stem_word(word) for word in words)
-
-
-@cache
-def _successions() -> re.Pattern[str]:
-    return re.compile(rf"\b{alternatives('changes.successions')}\b")
-
-
-@cache
-def _returned() -> re.Pattern[str]:
-    return re.compile(rf"\b{alternatives('changes.returns')}\b")
-
-
-@cache
-def _absent() -> re.Pattern[str]:
-    return re.compile(rf"\b{alternatives('changes.absences')}\b")
-
-
-@cache
-def _object_of_change() -> re.Pattern[str]:
-    """Return the pattern of "we moved OBJECT to VALUE" and of "THING moved to VALUE"."""
-    verb = alternatives("changes.change_verbs")
-    value = r"(?:\s+(?:to|with|by|until|for|from .{1,40}? to)\s+(?P<value>.+))?"
-    owned = r"(?:my|our|the|his|her|their)"
-    by_person = rf"\b(?:i|we|they|he|she)(?:'ve| have| has| had| just)*\s+{verb}\s+(?P<object>{owned}\s.{{2,60}}?)"
-    by_itself = (
-        rf"(?P<thing>{owned}?\s?.{{2,50}}?)\s+(?:has |have |got |was |is |been |just )*{verb}(?: back| forward)?"
-    )
-    return re.compile(rf"(?:{by_person}|{by_itself}){value}[.!]*\Z")

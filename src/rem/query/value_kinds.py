@@ -16,18 +16,28 @@ from rem.text import STOP_WORDS
 
 ValueKind: TypeAlias = Literal["time", "day", "duration", "number", "place", "reason", "code", "name"]
 
-_TIME = re.compile(r"\b\d{1,2}[:.]\d\d\b|\b\d{1,2} ?(?:am|pm|o'clock)\b|\b(?:noon|midnight)\b")
+_TIME = re.compile(
+    r"(?<![\d.,])(?:[01]?\d|2[0-4])[:.][0-5]\d\b(?![.,]\d)|\b\d{1,2} ?(?:am|pm|o'clock)\b|\b(?:noon|midnight)\b"
+)
 _DAY = re.compile(
     r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b\d{1,2}(?:st|nd|rd|th)\b"
-    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b|\b(?:today|tomorrow|tonight)\b"
+    r"|\b(?:mon|tue|tues|wed|thu|thur|thurs|fri|sat|sun)\b(?=\s*(?:\d|at\b|\+|and\b|morning|evening|night|[,.]|\Z))"
+    r"|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\b|\b(?:today|tomorrow|tonight|tmrw|tmr)\b"
 )
 _PLACE = re.compile(
     r"\b(?:in|at|to|near|(?<!now )on|behind|under|next to)\s+(?:(?:the|my|our|his|her|their|an?)\s+)?([a-z][\w-]+)"
 )
+_HERE = re.compile(
+    r"\b(?:back|at|went|came|stays?|staying|is|are) (?:home|here|there|upstairs|downstairs|outside|inside|abroad)\b"
+)
 _CODE = re.compile(r"\b(?=[\w./-]*\d)\w[\w./-]{3,}|\b[a-z]+-\d+|\b\d{4,}\b|\b\d{3,}(?:[ -]\d{2,})+\b")
+_NUMBER = re.compile(
+    r"(?<![\w-])\d{1,3}(?:[., ]\d{3})*(?:[.,]\d+)?(?:\s?[a-z%€$£]{1,3})?(?![\w/-]|[:.]\d)|\b\d{4,6}\b(?!-)|[€$£]\d"
+)
+"""A number that counts or measures something, and no part of a code."""
 _DURATION = re.compile(
     r"\b(?:\d+|an?|half an?|two|three|four|five|six|seven|eight|nine|ten|twelve|fourteen|forty|few|couple of)"
-    r"[ -](?:minute|min|hour|day|night|week|month|year)s?\b|\b(?:until|till)\b"
+    r"[ -](?:minute|min|hour|hr|day|night|week|month|year|yr)s?\b|\b\d+ ?(?:h|hrs?|mins?)\b|\b(?:until|till?)\b"
 )
 _NAME = re.compile(r"(?<![.!?:]\s)(?<!\A)\b[A-ZÀ-Þ][\w'’-]+")
 
@@ -50,9 +60,11 @@ def _iterate_kinds(text: str, folded: str) -> Iterator[ValueKind]:
         yield "day"
     if _DURATION.search(folded):
         yield "duration"
-    if re.search(r"\d", folded) or _numbers().search(folded):
+    if _NUMBER.search(folded) or _numbers().search(folded):
         yield "number"
-    if any(not _DAY.fullmatch(place) and place not in _empty_words() for place in _PLACE.findall(folded)):
+    if _HERE.search(folded) or any(
+        not _DAY.fullmatch(place) and place not in _placeless_words() for place in _PLACE.findall(folded)
+    ):
         yield "place"
     if _reasons().search(folded):
         yield "reason"
@@ -68,6 +80,7 @@ def _wanted() -> tuple[tuple[re.Pattern[str], frozenset[ValueKind]], ...]:
     kinds: tuple[tuple[str, tuple[ValueKind, ...]], ...] = (
         ("time", ("time", "day")),
         ("code", ("code",)),
+        ("numbering", ("code", "number")),
         ("place", ("place",)),
         ("duration", ("duration",)),
         ("number", ("number",)),
@@ -100,5 +113,6 @@ def _reasons() -> re.Pattern[str]:
 
 
 @cache
-def _empty_words() -> frozenset[str]:
-    return STOP_WORDS - word_set("names.calendar_words") - word_set("message_kinds.time_words") - {"work", "place"}
+def _placeless_words() -> frozenset[str]:
+    """Return the words after a preposition that name no place: "in the evening", "at least"."""
+    return (STOP_WORDS | word_set("message_kinds.time_words") | word_set("values.numbers")) - {"work", "place"}

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rem.embeddings.thread_pool import BatchThreadPool, plan_batches
 from rem.errors import RerankerError
-from rem.retrieval.cross_encoder_loader import MAX_TOKENS, LoadedModel, find_model_folder, load_model, model_error
+from rem.retrieval.cross_encoder_loader import MAX_TOKENS, LoadedModel, model_error
 from rem.text import clean_text
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from tokenizers import Encoding
+    from tokenizers import Encoding, Tokenizer
 
 BATCH_PAIRS = 64
 TOKENIZER_BATCH_PAIRS = 32
@@ -25,11 +25,11 @@ MAX_HEAD_CHARS = 32 * MAX_TOKENS
 
 
 class CrossEncoder:
-    """An exported model, loaded at its first use. Scores are from 0 to 1. Long texts are cut at the end."""
+    """A model that `load` returns at its first use. Scores are logits. Long texts are cut at the end."""
 
-    def __init__(self, path: Path, *, threads: int) -> None:
-        self.name = find_model_folder(path).name
-        self._path = path
+    def __init__(self, name: str, load: Callable[[], LoadedModel], *, threads: int) -> None:
+        self.name = name
+        self._read = load
         self._workers: BatchThreadPool[Sequence[int]] = BatchThreadPool(threads)
         self._loading = threading.Lock()
         self._loaded: LoadedModel | None = None
@@ -55,15 +55,14 @@ class CrossEncoder:
     async def _scores(self, question: str, texts: Sequence[str]) -> list[float]:
         import numpy as np
 
-        pairs = [(_cut(question), _cut(text)) for text in texts]
         encoded: dict[int, Encoding] = {}
         scores = np.empty(len(texts), dtype=np.float64)
 
         def tokenise(positions: Sequence[int]) -> None:
-            tokenizer = self._load().tokenizer
-            encoded.update(
-                zip(positions, tokenizer.encode_batch_fast([pairs[position] for position in positions]), strict=True)
-            )
+            model = self._load()
+            cut = _cut_question(model.tokenizer, question, model.max_question_tokens)
+            pairs = [(cut, _cut(texts[position])) for position in positions]
+            encoded.update(zip(positions, model.tokenizer.encode_batch_fast(pairs), strict=True))
 
         def run(positions: Sequence[int]) -> None:
             scores[list(positions)] = self._run([encoded[position] for position in positions])
@@ -78,7 +77,7 @@ class CrossEncoder:
     def _load(self) -> LoadedModel:
         with self._loading:
             if self._loaded is None:
-                self._loaded = load_model(self._path)
+                self._loaded = self._read()
             return self._loaded
 
     def _run(self, pairs: list[Encoding]) -> NDArray[np.float64]:
@@ -87,11 +86,18 @@ class CrossEncoder:
             (output,) = model.session.run([model.output], _make_inputs(model, pairs))
         except Exception as error:  # its errors have no common root but Exception
             raise model_error(model.graph, f"failed: {error}") from error
-        return _to_probabilities(model.graph, output, len(pairs))
+        return _to_logits(model.graph, output, len(pairs))
 
 
 def _cut(text: str) -> str:
     return clean_text(text[:MAX_HEAD_CHARS], " ")
+
+
+def _cut_question(tokenizer: Tokenizer, question: str, max_tokens: int) -> str:
+    """Return a question of at most this many tokens, with those that mark its beginning and end."""
+    question = _cut(question)
+    offsets = tokenizer.encode(question, add_special_tokens=False).offsets
+    return question if len(offsets) <= max_tokens - 2 else question[: offsets[max_tokens - 3][1]]
 
 
 def _make_inputs(model: LoadedModel, pairs: list[Encoding]) -> dict[str, NDArray[Any]]:
@@ -110,8 +116,8 @@ def _make_inputs(model: LoadedModel, pairs: list[Encoding]) -> dict[str, NDArray
     return feed
 
 
-def _to_probabilities(graph: Path, output: Any, count: int) -> NDArray[np.float64]:
-    """Return the probability that each text answers the query, from one logit per pair, or from two for no and yes."""
+def _to_logits(graph: Path, output: Any, count: int) -> NDArray[np.float64]:
+    """Return how sure the model is that each text answers, from one logit per pair, or from two for no and yes."""
     import numpy as np
 
     logits = np.asarray(output, dtype=np.float64)
@@ -125,7 +131,4 @@ def _to_probabilities(graph: Path, output: Any, count: int) -> NDArray[np.float6
         raise model_error(graph, f"has {logits.shape[1]} labels; a reranker has one, or two for no and yes")
     if not np.isfinite(logits).all():
         raise model_error(graph, "answered with a number that is not finite")
-    yes = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
-    with np.errstate(over="ignore"):  # far below zero the probability is 0
-        probabilities: NDArray[np.float64] = 1 / (1 + np.exp(-yes))
-    return probabilities
+    return logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]

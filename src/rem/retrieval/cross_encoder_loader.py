@@ -1,19 +1,25 @@
-"""Load a cross-encoder from a folder in the layout of the Hugging Face export tools."""
+"""Load a cross-encoder: REM's own, or one from a folder in the layout of the Hugging Face export tools."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-from rem.errors import EmbeddingUnavailableError, RerankerError
+from rem.embeddings.bundled.files import FOLDER, RERANKER, load_tokenizer, open_graph
+from rem.errors import EmbeddingMisconfiguredError, EmbeddingUnavailableError, RerankerError
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
+OWN_MODEL = "rem-rank-1"
+MAX_OWN_QUESTION_TOKENS = 64
+"""REM's own model was trained with questions of at most this length."""
 MAX_TOKENS = 512
 """The tokens of a query and a text together. A model with a lower limit gets fewer."""
 
@@ -27,17 +33,42 @@ _INTEGER_TYPES = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
 _ADVICE = "Export a cross-encoder as docs/reranking.md says, or unset RERANKER__MODEL_PATH."
 
 
+class PairSession(Protocol):
+    """Runs a graph, like a session of ONNX Runtime."""
+
+    def run(self, outputs: Sequence[str], feed: Mapping[str, Any], /) -> Sequence[Any]:
+        """Return the outputs for the inputs."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """A cross-encoder that is ready to run."""
 
     graph: Path
-    session: InferenceSession
+    session: PairSession
     tokenizer: Tokenizer
     inputs: dict[str, str]
     """The integer type of each input."""
     output: str
     pad_id: int
+    max_question_tokens: int = MAX_TOKENS
+
+
+@cache
+def load_own_model(folder: Path = FOLDER) -> LoadedModel:
+    """Load the model of the package, once for the whole process. Raise RerankerError if its files are damaged."""
+    try:
+        return make_own_model(open_graph(RERANKER, folder))
+    except (EmbeddingMisconfiguredError, EmbeddingUnavailableError) as error:
+        raise RerankerError(str(error)) from error
+
+
+def make_own_model(session: PairSession) -> LoadedModel:
+    """Return REM's own model with a session on its graph."""
+    tokenizer = load_tokenizer()
+    tokenizer.encode_special_tokens = True
+    inputs = dict.fromkeys(_INPUT_NAMES, "int32")
+    return LoadedModel(FOLDER / RERANKER, session, tokenizer, inputs, "logits", 0, MAX_OWN_QUESTION_TOKENS)
 
 
 def find_model_folder(path: Path) -> Path:

@@ -197,10 +197,13 @@ class Indexer:
             searchable_type = (await load_searchable_types(connection)).get(entity_type)
             if searchable_type is None:
                 return len(ids), 0
+            requeue = fill(query("passages", "requeue"), table=searchable_type.table)
+            if not entry["is_locked"]:
+                postponed += [row[0] for row in await connection.fetch(requeue, tenant_id, ids, entity_type)]
+                return 0, 0
             self._languages = self._languages or await load_languages(connection, self._language)
             portion = await limit_ids_by_size(connection, searchable_type, tenant_id, ids, MAX_BYTES_PER_TRANSACTION)
             rows = await load_rows(connection, searchable_type, tenant_id, portion, lock=True)
-            requeue = fill(query("passages", "requeue"), table=searchable_type.table)
             await connection.fetch(requeue, tenant_id, list(set(ids) - set(portion)), entity_type)
             # Rows that are being written at this moment are indexed in another run.
             locked = set(portion) - {row.id for row in rows}

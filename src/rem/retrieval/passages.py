@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rem.embeddings import is_blank
-from rem.message_kinds import get_kind
+from rem.message_kinds import get_kind, is_reminder
 from rem.models.message import MessageKind, Role
 from rem.retrieval.identifiers import find_identifier_words
 from rem.retrieval.searchable_rows import SearchableRow
@@ -27,6 +27,8 @@ EARLIER_MESSAGE_WEIGHTS = (0.6, 0.4, 0.3)
 """The weights of words from one, two and three messages before."""
 MAX_EARLIER_CHARS = 1000
 """The total length of earlier messages. Short answers need them; long ones would outweigh the message itself."""
+MAX_SUBJECT_CHARS = 300
+"""Length of an earlier message that is embedded with one that continues it."""
 CONTEXT_WEIGHT = 0.3
 """The weight of the words before and after a passage of a long text: its subject is often named there."""
 LENGTH_PRIOR = 1.8
@@ -140,12 +142,16 @@ def compute_prior(row: SearchableRow) -> float:
 def row_is_statement(row: SearchableRow) -> bool:
     """Return whether the row can be an answer: it is no question, command, small talk or quotation.
 
+    A request to be reminded tells what somebody has to do, and can be one.
     Rows that dreams copied from messages count as quotations: they would rank beside these messages.
     """
     if row.role is None:
         return row.kind is None
-    kind = row.kind or get_kind(Role(row.role), "\n".join(row.bodies.values()))
-    return kind in (None, MessageKind.STATEMENT, MessageKind.ANSWER)
+    text = "\n".join(row.bodies.values())
+    kind = row.kind or get_kind(Role(row.role), text)
+    return kind in (None, MessageKind.STATEMENT, MessageKind.ANSWER) or (
+        kind == MessageKind.COMMAND and is_reminder(text)
+    )
 
 
 def row_mentions_time(row: SearchableRow) -> bool:
@@ -160,4 +166,6 @@ def build_embedding_text(row: SearchableRow, passage: Passage) -> str:
     if body and not _TITLE_WORD.search(title):
         # A title without words is only an id.
         title = ""
-    return "\n".join(part for part in (title, body) if part)
+    # A message outside of a dialogue has no neighbours that could tell its subject: "His owner is Ada."
+    subject = row.earlier_messages[-1] if row.earlier_messages and row.position is None else ""
+    return "\n".join(part for part in (title, subject[:MAX_SUBJECT_CHARS], body) if part)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from uuid import UUID
 from rem.context import Scope
 from rem.db.sql import fill, identifier, query
 from rem.errors import SettingsError
-from rem.message_kinds import refers_back
+from rem.message_kinds import continues_earlier
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
@@ -96,6 +96,15 @@ def visible_owners(scope: Scope) -> list[str]:
     return ["", scope.user_id] if scope.user_id else [""]
 
 
+def find_antecedents(text: str, earlier: Iterable[str]) -> Iterator[str]:
+    """Yield the earlier messages that a message continues, nearest first: up to the one that names the subject."""
+    for message in earlier:
+        if not continues_earlier(text):
+            return
+        yield message
+        text = message
+
+
 async def load_searchable_types(connection: Connection) -> dict[str, SearchableType]:
     """Return the types that SEARCH covers, by name."""
     rows = await connection.fetch(query("passages", "searchable_types"))
@@ -159,11 +168,9 @@ def _make_row(row: Any, searchable_type: SearchableType) -> SearchableRow:
     bodies = dict(zip(searchable_type.fields, row["bodies"], strict=True))
     before = row["before"] or {"has_answers": False, "texts": []}
     is_part = row["role"] != "user" or row["speaker"] is not None or before["has_answers"]
-    texts = (
-        [text for _, text in before["texts"][:MAX_EARLIER_MESSAGES]]
-        if is_part or refers_back(" ".join(bodies.values()))
-        else []
-    )
+    texts = [text for _, text in before["texts"]]
+    if not is_part:
+        texts = list(find_antecedents(" ".join(bodies.values()), texts))
     return SearchableRow(
         row["id"],
         row["user_id"],
@@ -174,7 +181,7 @@ def _make_row(row: Any, searchable_type: SearchableType) -> SearchableRow:
         row["group_id"],
         row["position"] if is_part else None,
         bodies,
-        tuple(texts),
+        tuple(texts[:MAX_EARLIER_MESSAGES]),
         row["role"],
         row["speaker"],
         row["kind"],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_type_hints
 from uuid import UUID
 
@@ -232,21 +233,23 @@ def describe_validation_error(error: ValidationError) -> str:
     )
 
 
-def _get_model_parameters(function: ToolFunction) -> tuple[dict[str, Any], list[inspect.Parameter]]:
-    """Return the resolved annotations and the parameters of `function`, both without `env`."""
+# Each run of an agent asks for all its tools, and an answer takes half a millisecond.
+@lru_cache(maxsize=256)
+def _get_model_parameters(function: ToolFunction) -> tuple[dict[str, Any], tuple[inspect.Parameter, ...]]:
+    """Return the resolved annotations and the parameters of `function`, both without `env`. Do not change them."""
     hints = get_type_hints(function, include_extras=True)
     env, *others = inspect.signature(function).parameters.values()
     hints.pop(env.name)
-    return hints, [parameter.replace(annotation=hints[parameter.name]) for parameter in others]
+    return hints, tuple(parameter.replace(annotation=hints[parameter.name]) for parameter in others)
 
 
 def _copy_signature(
-    call: ToolFunction, function: ToolFunction, hints: dict[str, Any], parameters: list[inspect.Parameter]
+    call: ToolFunction, function: ToolFunction, hints: dict[str, Any], parameters: Sequence[inspect.Parameter]
 ) -> ToolFunction:
     call.__name__ = function.__name__
     call.__qualname__ = function.__qualname__
     call.__module__ = function.__module__
     call.__doc__ = function.__doc__
-    call.__annotations__ = hints
+    call.__annotations__ = dict(hints)
     call.__signature__ = inspect.Signature(parameters, return_annotation=hints["return"])  # type: ignore[attr-defined]
     return call

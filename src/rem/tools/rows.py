@@ -19,6 +19,8 @@ MIN_TEXT_CHARS = 160
 TEXTS_BUDGET_CHARS = 5_600
 """Length of all texts of a result together: with the other fields, ten hits take about 2,000 tokens. It is counted in
 bytes of UTF-8, because a character of a script with several bytes takes more tokens than a Latin letter."""
+MAX_CONTINUED_CHARS = 240
+"""Length of the messages around one that say what it is about."""
 MINUTES, DAYS = len("2026-11-14T10:20"), len("2026-11-14")
 _WALK_FIELDS = ("depth", "rel_type", "direction", "count", "destinations")
 _HIDDEN_FIELDS = frozenset(
@@ -93,6 +95,9 @@ def _flatten_hit(
         flat["title"] = title
     if len(flat["text"]) < len(whole.strip()):
         flat["chars"] = len(whole)
+    for name in ("said_before", "said_after"):
+        if row.get(name):
+            flat[name] = pick_excerpt("\n".join(row[name]), query_text, MAX_CONTINUED_CHARS)
     return flat
 
 

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from rem.errors import AgentNotFoundError, InvalidInputError, ModelError
 from rem.events import ProgressEvent
-from rem.query.answer_rows import arrange_rows
 from rem.query.executor import note_misspelt_clause
 from rem.query.language.parser import parse_query
 from rem.query.plans.plan import PlanResult
@@ -33,6 +32,7 @@ Limit: TypeAlias = Annotated[
 QUERY_AGENT = "query-agent"
 QUERY_AGENT_TIMEOUT_SECONDS = 120
 EXCERPT_NOTE = "A text with `chars` is an excerpt of a text of that length: LOOKUP its key to read it all."
+MAX_COMPARED_CHARS = 10_000
 MAX_EXTRA_ROWS = 60
 """A search fetches up to this many rows more than requested, because messages that the model has are removed."""
 
@@ -188,7 +188,7 @@ def drop_known_messages(result: QueryResult, window: TurnWindow, query_text: str
     """
     if result.query_type not in ("SEARCH", "FUZZY", "LOOKUP"):
         return result
-    rows = list(_remove_echoes(result.results, window, {fold_text(query_text), fold_text(window.question)}))
+    rows = list(_remove_echoes(result.results, window, {_fold_head(query_text), _fold_head(window.question)}))
     others = sum(not _is_answer(row) for row in rows)
     answers_left = max(max_rows // 2, max_rows - others)
     kept = []
@@ -236,7 +236,7 @@ async def _run_without_known_messages(env: ToolEnv, query: Search | Fuzzy) -> Qu
     result = await env.rem.query(wider, user=env.scope)
     if isinstance(query, Search) and query.table is None:
         question = f"{query.text} {env.window.question}".strip()
-        result = replace(result, results=await arrange_rows(env.rem.store(env.scope), question, result.results))
+        result = await env.rem.arrange_answer(question, result, user=env.scope)
     return drop_known_messages(result, env.window, query.text, query.limit)
 
 
@@ -271,13 +271,18 @@ def _is_answer(row: Mapping[str, Any]) -> bool:
     return row.get("table") == "messages" and row["record"].get("role") == "assistant"
 
 
+def _fold_head(text: str) -> str:
+    """Return the beginning of a text, to compare it with another. A message can have a million characters."""
+    return fold_text(text[:MAX_COMPARED_CHARS])
+
+
 def _remove_echoes(rows: list[dict[str, Any]], window: TurnWindow, seen: set[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows without messages of the window, and without messages whose text was seen before."""
     for row in rows:
         # A row with `asked` was looked up by its key.
         if row.get("table") == "messages" and "asked" not in row:
             record = row["record"]
-            content = fold_text(str(record.get("content", "")))
+            content = _fold_head(str(record.get("content", "")))
             if content in seen or window.contains(record):
                 continue
             seen.add(content)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 
-from rem.agents.local.excerpts import NOTICE, shorten
+from rem.agents.local.excerpts import CONFIRMATION, NOTICE, shorten
 from rem.text import FUNCTION_WORDS, split_sentences, split_words
 
 MAX_COMMAND_CHARS = 2_000
@@ -109,7 +109,8 @@ def _describe_note(result: Mapping[str, Any]) -> str:
     if "key" not in result:
         return f"I could not keep that. {result.get('message') or result.get('error') or ''}".strip()
     return (
-        f"Noted: “{shorten(str(result.get('text', '')))}” (`{result['key']}`)\n\n{NOTICE}, so I keep it word for word."
+        f"{CONFIRMATION}{shorten(str(result.get('text', '')))}” (`{result['key']}`)\n\n"
+        f"{NOTICE}, so I keep it word for word."
     )
 
 

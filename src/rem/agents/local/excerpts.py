@@ -23,7 +23,10 @@ OPENING = "Here is what memory holds on that"
 ELSE = "Ask me about anything else that you have stored."
 """End of an answer to small talk."""
 NO_CLEAR_ANSWER = "I found nothing that clearly answers this"
-_OWN_PHRASES = (NOTICE, OPENING, ELSE, NO_CLEAR_ANSWER)
+NOTHING_FOUND = "I found nothing about that in memory"
+CONFIRMATION = "Noted: “"
+"""Beginning of the confirmation of a statement, before its text."""
+_OWN_PHRASES = (NOTICE, OPENING, ELSE, NO_CLEAR_ANSWER, NOTHING_FOUND, CONFIRMATION)
 """A stored message with one of these is an answer of `rem:local`, which is never quoted."""
 _HOW_TO_CHANGE = (
     f"{NOTICE}, so these are excerpts from memory, not a written answer. "
@@ -31,6 +34,8 @@ _HOW_TO_CHANGE = (
 )
 MAX_EXCERPTS = 5
 MAX_EXCERPT_CHARS = 320
+MAX_READ_CHARS = 10 * MAX_EXCERPT_CHARS
+"""The rest of a text does not matter for its beginning on one line."""
 MAX_FIRST_EXCERPT_CHARS = 560
 """Length of the best match, which has the answer more often than all others."""
 MAX_LISTED_ROWS = 20
@@ -55,6 +60,15 @@ _TAG = re.compile(r"<([A-Za-z/!?][^<>]*)(>?)")
 _CUT_NOTE = re.compile(r"… \[cut: [^\]]*\]\Z")
 _WORD_WITH_SPACE = re.compile(r"\S+\s*|\s+")
 _VERB_CONFIDENCE = {"LOOKUP": 0.9, "FUZZY": 0.6, "TRAVERSE": 0.8, "SQL": 0.8}
+_SINGULARS = {
+    "notes": "note",
+    "files": "file",
+    "messages": "message",
+    "sessions": "session",
+    "people": "person",
+    "moments": "moment",
+    "memories": "memory",
+}
 MIN_SEARCH_CONFIDENCE, DEFAULT_CONFIDENCE, MAX_SEARCH_CONFIDENCE = 0.1, 0.5, 0.8
 
 
@@ -140,7 +154,7 @@ def describe_date(time: str, today: date | None = None) -> str:
 
 def shorten(text: str) -> str:
     """Return the beginning of a text, in one line."""
-    text = _to_plain_line(text)
+    text = _to_plain_line(text.lstrip()[:MAX_READ_CHARS])
     return text if len(text) <= MAX_EXCERPT_CHARS else f"{text[:MAX_EXCERPT_CHARS]}…"
 
 
@@ -152,7 +166,7 @@ def write_answer(excerpts: Excerpts) -> str:
         return f"{excerpts.remark}\n\n{NOTICE}: I can only list and quote what is stored."
     if not excerpts.items:
         return (
-            'I found nothing about that in memory. Try other words, a key like `LOOKUP "sarah-chen"`, or `FUZZY` for '
+            f"{NOTHING_FOUND}. Try other words, or `FUZZY` for "
             f"a name that may be spelt differently.\n\n{NOTICE}: I can only quote what is stored. Set "
             "`LLM__DEFAULT_MODEL` to get written answers."
         )
@@ -249,6 +263,9 @@ def _describe_successor(row: Mapping[str, Any]) -> str:
 def _list_quotable_parts(row: Mapping[str, Any], question: str, max_chars: int) -> Iterator[str]:
     """Yield the edge, the role and the text of a row; all columns of a row of SQL without a text."""
     field_and_text = find_text(row)
+    if count := _describe_count(row):
+        yield count
+        return
     if field_and_text is None and ("table" not in row or "count" in row):
         yield ", ".join(f"{name}: {_format_value(value)}" for name, value in row.items() if value is not None)
         return
@@ -258,9 +275,28 @@ def _list_quotable_parts(row: Mapping[str, Any], question: str, max_chars: int) 
     if row.get("role") and row.get("table") != "messages":
         yield _format_value(row["role"])
     if field_and_text is not None:
-        yield pick_excerpt(_CUT_NOTE.sub("…", field_and_text[1]), question, max_chars)
+        yield pick_excerpt(_CUT_NOTE.sub("…", field_and_text[1]), question, max_chars) + _quote_continued(row)
     elif row.get("name") and row.get("table") != "sessions":
         yield _format_value(row["name"])
+
+
+def _describe_count(row: Mapping[str, Any]) -> str:
+    """Return the answer to a question such as "how many notes do I have?" in words, or "" for any other row."""
+    kinds = {name.removeprefix("shared_") for name in row}
+    if len(kinds) != 1 or not kinds <= _SINGULARS.keys() or not all(isinstance(value, int) for value in row.values()):
+        return ""
+    counts = [
+        f"{value} {'shared ' if name.startswith('shared_') else ''}{_SINGULARS[kind] if value == 1 else kind}"
+        for name, value in row.items()
+        if (kind := name.removeprefix("shared_")) == name or value
+    ]
+    return " and ".join(counts)
+
+
+def _quote_continued(row: Mapping[str, Any]) -> str:
+    """Return the messages around one that belong to it: "He works at the Crown" says little without them."""
+    quotes = (("after", row.get("said_before")), ("then", row.get("said_after")))
+    return "".join(f" ({name}: “{_to_plain_line(text)}”)" for name, text in quotes if isinstance(text, str))
 
 
 def _estimate_confidence(result: Mapping[str, Any], best_row: Mapping[str, Any]) -> float:

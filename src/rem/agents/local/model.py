@@ -22,6 +22,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from rem.agents.local import control
 from rem.agents.local.excerpts import (
+    NOTICE,
     Excerpts,
     explain_missing_tools,
     parse_search_result,
@@ -38,6 +39,7 @@ from rem.agents.local.small_talk import (
 )
 from rem.agents.local.structured_output import LocalOutput
 from rem.errors import ModelRequiredError
+from rem.fair_map import run_fairly
 from rem.message_kinds import list_requests
 
 LOCAL_MODEL = "rem:local"
@@ -125,9 +127,15 @@ class _TurnState:
         return parse_search_result(part.content, self.search_texts, is_lookup=is_lookup)
 
 
-def _choose_step(messages: list[ModelMessage], info: AgentInfo) -> ToolCallPart | str:
-    """Return the next step: a tool call, at most one for each tool, or the text of the answer."""
+async def _choose_step(messages: list[ModelMessage], info: AgentInfo) -> ToolCallPart | str:
+    """Return the next step, as the user sees it."""
     state = _TurnState.from_messages(messages)
+    step = await run_fairly(len(state.question), lambda: _find_step(state, info))
+    return _say_notice_once(step, messages)
+
+
+def _find_step(state: _TurnState, info: AgentInfo) -> ToolCallPart | str:
+    """Return the next step: a tool call, at most one for each tool, or the text of the answer."""
     tools = {tool.name: tool for tool in info.function_tools}
     is_structured = bool(info.output_tools) and not info.allow_text_output
     search_tool = next((tools[name] for name in _SEARCH_TOOLS if name in tools), None)
@@ -191,13 +199,21 @@ def _fill_output(state: _TurnState, output: LocalOutput, info: AgentInfo) -> Too
     return ToolCallPart(tool.name, output.fill(tool.parameters_json_schema))
 
 
+def _say_notice_once(step: ToolCallPart | str, messages: Sequence[ModelMessage]) -> ToolCallPart | str:
+    """Return the step. An answer ends without the notice if an earlier answer of the session has it."""
+    if not isinstance(step, str):
+        return step
+    earlier = (part for message in messages for part in message.parts if isinstance(part, TextPart))
+    return step.partition(f"\n\n{NOTICE}")[0] if any(NOTICE in part.content for part in earlier) else step
+
+
 async def _respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    step = _choose_step(messages, info)
+    step = await _choose_step(messages, info)
     return ModelResponse(parts=[TextPart(step) if isinstance(step, str) else step])
 
 
 async def _stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
-    step = _choose_step(messages, info)
+    step = await _choose_step(messages, info)
     if isinstance(step, str):
         for chunk in split_for_streaming(step):
             yield chunk

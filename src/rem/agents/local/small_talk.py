@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 
 from rem.agents.decisions import parse_confirmation
-from rem.agents.local.excerpts import ELSE, NOTICE, shorten
+from rem.agents.local.excerpts import CONFIRMATION, ELSE, NOTICE, shorten
 from rem.errors import QuerySyntaxError
-from rem.message_kinds import is_topic, keep_statements, list_requests
+from rem.message_kinds import classify_message, is_reminder, is_topic, keep_statements, list_requests
+from rem.models.message import MessageKind
 from rem.query.language.grammar import VERBS
 from rem.query.language.parser import parse_query
 from rem.text import FUNCTION_WORDS, split_words
@@ -111,6 +112,7 @@ def reply_without_search(question: str, earlier: Sequence[str]) -> str | None:
         or _reply_to_courtesy(plain)
         or _reply_to_decision(question, plain)
         or _reply_to_statement(question)
+        or _reply_to_chatter(question)
     )
 
 
@@ -149,8 +151,8 @@ def _reply_to_courtesy(plain: str) -> str | None:
         return f"Goodbye. {ELSE}"
     if _GREETING.fullmatch(plain):
         return (
-            "Hello! Ask me about anything that you have stored: a name such as `sarah-chen`, a question in words, "
-            f'or a query such as `SEARCH "database migration" LIMIT 5`. {NOTICE}, so I answer with excerpts '
+            "Hello! Tell me something, and I note it. Ask me about anything that you have stored: a name, a question "
+            f'in words, or a query such as `SEARCH "database migration" LIMIT 5`. {NOTICE}, so I answer with excerpts '
             "from memory; set `LLM__DEFAULT_MODEL` to change that."
         )
     return None
@@ -180,12 +182,20 @@ def _reply_to_statement(message: str) -> str | None:
     return f"{confirmation}\n\n{NOTICE}, so I only note it. In a stored session, later questions find it."
 
 
+def _reply_to_chatter(message: str) -> str | None:
+    """Return the answer to a request for a reminder, and to small talk without a reply of its own."""
+    if is_reminder(message):
+        return f"{CONFIRMATION}{shorten(message)}” I cannot remind you by myself, but later questions find it."
+    is_small_talk = bool(split_words(message)) and classify_message(message) is MessageKind.SMALL_TALK
+    return f"All right. {ELSE}" if is_small_talk else None
+
+
 def confirm_statements(message: str) -> str | None:
     """Return the confirmation of the statements in a message; None if it has none or is a mere topic."""
     if is_query(message) or is_topic(message):
         return None
     statements = keep_statements(message)
-    return f"Noted: “{shorten(statements)}”" if statements else None
+    return f"{CONFIRMATION}{shorten(statements)}”" if statements else None
 
 
 def _quote_message(opening: str, messages: Sequence[str]) -> str:

@@ -57,6 +57,7 @@ from rem.dreaming.entities.tagged_names import (
     is_about_fiction,
     is_about_own_life,
     is_person_at,
+    may_name_acquaintances,
     tag_own_words,
 )
 from rem.models import Edge, Ontology
@@ -243,9 +244,10 @@ class _EntitiesRun:
             )
             relations += find_employments(text.text, index)
             if index in names:
-                if subject.is_conversation:
+                is_own_life = is_about_own_life(text.whole_text)
+                if subject.is_conversation and is_own_life:
                     found = [_trust_introduction(item, text, names[index]) for item in found]
-                found += find_people(text.text, index, names[index])
+                found += find_people(text.text, index, names[index], is_own_life=is_own_life)
             evidence += found
         extraction = await self._extract_with_model(texts) if uses_model else ModelExtraction()
         evidence = _exclude_own_names(evidence, texts) if subject.is_conversation else evidence
@@ -254,10 +256,12 @@ class _EntitiesRun:
         return SubjectFindings(texts, candidates[:MAX_CANDIDATES], beginnings, extraction.mentioned)
 
     async def _tag(self, texts: Sequence[SourceText]) -> dict[int, list[TaggedName]]:
-        """Return the names that the tagger finds, by the index of each text that can be about the owner's life."""
+        """Return the names that the tagger finds, by the index of each text of the owner's own."""
         if is_about_fiction([text.whole_text for text in texts]):
             return {}
-        own = [index for index, text in enumerate(texts) if text.has_statements and is_about_own_life(text.whole_text)]
+        own = [
+            index for index, text in enumerate(texts) if text.has_statements and may_name_acquaintances(text.whole_text)
+        ]
         tagged = await tag_own_words([texts[index].whole_text for index in own])
         return dict(zip(own, tagged, strict=True))
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rem.dreaming.entities.evidence import PERSON, Evidence, EvidenceKind
+from rem.dreaming.entities.explained_names import find_role, find_title, is_explained
 from rem.dreaming.entities.name_parsing import (
     PARTICLES,
     STOP_WORDS,
@@ -25,10 +26,14 @@ MAX_MESSAGE_CHARS = 1200
 MAX_CONTEXT_CHARS = 100
 """The distance from a name in which words can still refer to it."""
 MAX_NAME_WORDS = 4
-MIN_CONTEXT_CONFIDENCE, MIN_TAG_CONFIDENCE = 0.5, 0.9
-"""The tagger is certain of most people. It is less certain of most nouns that it takes for people."""
+MIN_CONTEXT_CONFIDENCE, MIN_EXPLAINED_CONFIDENCE, MIN_TAG_CONFIDENCE = 0.5, 0.8, 0.9
+"""The tagger is certain of most people. It is less certain of most nouns that it takes for people.
+
+With an explanation the first is enough for a full name, and the second for a first name.
+"""
 FULL_NAME_CONFIDENCE, FIRST_NAME_CONFIDENCE = 0.8, 0.5
-"""The confidence in a person with a full name and in one with a first name. One first name alone makes no person."""
+"""The confidence in a person with a full name and in one with a first name. One first name alone makes no person, but
+one with an explanation does."""
 _NAME_PREFIXES = word_set("tagged_names.name_prefixes")
 _NOT_PEOPLE = word_set("tagged_names.not_people")
 _PUBLIC_FIGURES = word_set("tagged_names.public_figures")
@@ -66,23 +71,36 @@ def _read_again(name: TaggedName, alone: Sequence[TaggedName]) -> TaggedName | N
     return replace(name, confidence=max(name.confidence, alone[0].confidence)) if is_whole else name
 
 
-def find_people(text: str, text_index: int, names: Sequence[TaggedName]) -> Iterator[Evidence]:
-    """Yield the people in the statements of a text. `names` are those of the whole text, with the same offsets."""
-    for name in names:
+def find_people(
+    text: str, text_index: int, names: Sequence[TaggedName], *, is_own_life: bool = True
+) -> Iterator[Evidence]:
+    """Yield the people in the statements of a text. `names` are those of the whole text, with the same offsets.
+
+    A text about the media names anyone. Of it, only those count who have a role of everyday life: "Ben's drummer Piet".
+    """
+    for name in map(_keep_first_line, names):
         words = _split_name(name.text)
         is_stated = text[name.start : name.end] == name.text
-        if name.kind != PERSON or name.confidence < MIN_TAG_CONFIDENCE or not is_stated or not words:
-            continue
-        if not _may_be_acquaintance(text, name, words):
+        if name.kind != PERSON or not is_stated or not words:
             continue
         is_full = len([word for word in words if word not in PARTICLES]) > 1
+        is_known = is_explained(text, name.start, name.end)
+        if not is_own_life and (not is_known or not _has_everyday_role(text, name)):
+            continue
+        least = MIN_CONTEXT_CONFIDENCE if is_full else MIN_EXPLAINED_CONFIDENCE
+        if name.confidence < (least if is_known else MIN_TAG_CONFIDENCE):
+            continue
+        title = _find_unread_title(text, name, words, is_known=is_known)
+        if title is None and not _may_be_acquaintance(text, name, words):
+            continue
         yield Evidence(
-            kind=EvidenceKind.TAGGED,
+            kind=EvidenceKind.TITLE if title else EvidenceKind.TAGGED,
             entity_type=PERSON,
             words=words,
             text_index=text_index,
             offset=name.start,
-            confidence=FULL_NAME_CONFIDENCE if is_full else FIRST_NAME_CONFIDENCE,
+            confidence=FULL_NAME_CONFIDENCE if is_full or is_known or title else FIRST_NAME_CONFIDENCE,
+            title=title,
             sentence=get_sentence_at(text, name.start),
         )
 
@@ -93,14 +111,40 @@ def is_person_at(names: Sequence[TaggedName], text: str, words: Sequence[str]) -
     return any(name.kind == PERSON and label[:1] == fold_words(tuple(name.text.split()))[:1] for name in names)
 
 
+def may_name_acquaintances(whole_text: str) -> bool:
+    """Return whether a text is of its author, and not pasted or to be edited."""
+    return len(whole_text) <= MAX_MESSAGE_CHARS and not is_text_task(whole_text)
+
+
 def is_about_own_life(whole_text: str) -> bool:
     """Return whether the people in a message can be those whom its author knows."""
-    return len(whole_text) <= MAX_MESSAGE_CHARS and not _MEDIA_TOPIC.search(whole_text) and not is_text_task(whole_text)
+    return may_name_acquaintances(whole_text) and not _MEDIA_TOPIC.search(whole_text)
 
 
 def is_about_fiction(texts: Sequence[str]) -> bool:
     """Return whether one of the texts is about something invented."""
     return any(map(is_fiction, texts))
+
+
+def _has_everyday_role(text: str, name: TaggedName) -> bool:
+    role = find_role(text, name.start)
+    return bool(role) and not _MEDIA_TOPIC.search(role)
+
+
+def _keep_first_line(name: TaggedName) -> TaggedName:
+    """Return a name without the next line: the heading of a note ends without a full stop."""
+    line = name.text.partition("\n")[0].rstrip()
+    return replace(name, text=line, end=name.start + len(line)) if len(line) < len(name.text) else name
+
+
+def _find_unread_title(text: str, name: TaggedName, words: Sequence[str], *, is_known: bool) -> str | None:
+    """Return a title before a single name that is read only here: "frau Wendt", or "Father Ivo" with an explanation."""
+    found = find_title(text, name.start) if len(words) == 1 else None
+    if found is None:
+        return None
+    title, offset = found
+    is_sure = title in TITLES.values()
+    return title if (text[offset].islower() if is_sure else is_known) else None
 
 
 def _split_name(name: str) -> tuple[str, ...]:

@@ -16,18 +16,17 @@ from rem.db.sql import fill, identifier
 from rem.db.sql import query as sql
 from rem.db.table import get_table
 from rem.embeddings import is_blank
-from rem.errors import DatabaseError, EmbeddingDisabledError, EmbeddingError, InvalidInputError, RerankerError
+from rem.errors import DatabaseError, EmbeddingDisabledError, EmbeddingError, InvalidInputError
 from rem.models.field_types import check_text
 from rem.query.result import QueryResult, Step, Steps
 from rem.query.syntax_tree import Mode, to_json
 from rem.retrieval.embedding_model import EmbeddingModel, require_same_model
 from rem.retrieval.identifiers import find_exact_items, find_identifier_words
 from rem.retrieval.indexer import Indexer
-from rem.retrieval.reranker import Reranker, rank_candidates
+from rem.retrieval.reranker import RowReranker
 from rem.retrieval.searchable_rows import SearchableType, load_searchable_types, visible_owners
 from rem.retrieval.synonyms import find_synonyms
 from rem.retrieval.time_words import asks_for_time, find_relative_time_words
-from rem.settings import RerankerSettings
 
 if TYPE_CHECKING:
     from rem.context import Scope
@@ -60,14 +59,12 @@ class Searcher:
         database: Database,
         embedder: Embedder,
         indexer: Indexer,
-        reranker: Reranker | None = None,
-        settings: RerankerSettings | None = None,
+        reranker: RowReranker | None = None,
     ) -> None:
         self._database = database
         self._embedder = embedder
         self._indexer = indexer
         self._reranker = reranker
-        self._settings = settings or RerankerSettings()
         self._types: dict[str, SearchableType] = {}
 
     async def search(self, store: Store, query: Search, *, statements_only: bool | None = None) -> QueryResult:
@@ -97,7 +94,7 @@ class Searcher:
 
     def _max_hits(self, query: Search) -> int:
         """Return how many hits the database should return: with a reranker, at least all that it reorders."""
-        return max(query.limit, self._settings.candidates) if self._reranker else query.limit
+        return max(query.limit, self._reranker.candidates) if self._reranker else query.limit
 
     async def _load_types(self, connection: Connection, table: str | None) -> dict[str, SearchableType]:
         """Return the searchable types by name. Read them again only for an unknown table: types are never removed."""
@@ -165,17 +162,11 @@ class Searcher:
         """Return the rows in the reranker's order, if there is one. If it fails, keep the order and add a note."""
         if self._reranker is None or not rows:
             return rows
-        candidates, rest = rows[: self._settings.candidates], rows[self._settings.candidates :]
-        try:
-            with report.steps.measure("rerank") as step:
-                scores = await self._reranker.scores(query.text, [row["passage"]["text"] for row in candidates])
-                step.rows = len(candidates)
-        except RerankerError as error:
-            logger.warning("The reranker failed, so its order is not used: {}", error)
-            report.notes.append(f"Not reranked: {error}")
-            return rows[: query.limit]
-        order = rank_candidates([row["score"] for row in candidates], scores, self._settings.weight)
-        return [*(candidates[position] for position in order), *rest][: query.limit]
+        texts = [row["passage"]["text"] or "" for row in rows]
+        with report.steps.measure("rerank") as step:
+            order = await self._reranker.order(query.text, texts, [row["score"] for row in rows], report.notes)
+            step.rows = min(len(rows), self._reranker.candidates)
+        return [rows[place] for place in order[: query.limit]]
 
 
 def _cut_passage(passage: dict[str, Any]) -> None:
