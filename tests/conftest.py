@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
 import ssl
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 from uuid import uuid4
 
 import asyncpg
@@ -27,12 +31,14 @@ from rem.db.store import Store
 from rem.embeddings.factory import open_embedder
 from rem.settings import EmbeddingSettings, PostgresSettings, Settings
 
+_T = TypeVar("_T")
 _HOME = "REM_TEST_HOME"
 _TEMPLATE = "rem_template"
 _SHARED_MEMORY = Path("/dev/shm")
 _ROOM = 6_000_000_000
 _DATABASE_FIXTURES = {"dsn", "empty_dsn", "home"}
-_SERVER_TESTS = ("tests/api", "tests/audio")
+_SERVER_TESTS = ("tests/api", "tests/audio", "tests/db/embedded", "tests/security", "tests/web")
+_BROWSER_TESTS = "tests/web"
 _FAST_DATABASE_TESTS = ("tests/models", "tests/query", "tests/retrieval", "tests/tools")
 _PROCESS_HELPERS = (
     *("tests.rem_command", "tests.forked_process", "tests.terminal"),
@@ -46,6 +52,9 @@ _SETTINGS = (
 
 def pytest_configure(config: pytest.Config) -> None:
     """Start the server in the controlling process, before the workers start."""
+    if hasattr(config, "workerinput") or config.option.dist == "no":
+        # Until all tests are collected: see pytest_collection_finish, which the controlling process does not call.
+        gc.disable()
     # A shell starts a background job with SIGINT ignored, and every process that a test starts would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith(_SETTINGS)]:
@@ -75,13 +84,31 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(os.environ.pop(_HOME), ignore_errors=True)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the tests of servers if only fast tests run: what they import takes seconds in each worker."""
+    name = str(collection_path.relative_to(config.rootpath))
+    return True if config.option.markexpr == "not slow" and name.startswith(_SERVER_TESTS) else None
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests and modules out of the garbage collector, which would look at all of them again and again."""
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests as slow that start a process or a server, and most that need a database."""
+    """Mark tests as slow that start a process or a server, try random input, or need a database, except for queries.
+
+    Mark tests in a browser, too.
+    """
     for item in items:
         needs_database = not _DATABASE_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
         is_fast = not needs_database or item.nodeid.startswith(_FAST_DATABASE_TESTS)
-        if not is_fast or item.nodeid.startswith(_SERVER_TESTS) or _starts_processes(item):
+        is_random = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+        if not is_fast or is_random or item.nodeid.startswith(_SERVER_TESTS) or _starts_processes(item):
             item.add_marker(pytest.mark.slow)
+        if item.nodeid.startswith(_BROWSER_TESTS):
+            item.add_marker(pytest.mark.web)
 
 
 def _starts_processes(item: pytest.Item) -> bool:
@@ -159,22 +186,81 @@ class fresh_database:  # noqa: N801  # reads as a statement
     """A database that lives as long as the block."""
 
     def __init__(self, template: str = _TEMPLATE) -> None:
-        self._name = f"test_{uuid4().hex}"
         self._template = template
+        self._name = ""
 
     async def __aenter__(self) -> str:
-        await self._on_server(f"CREATE DATABASE {self._name} TEMPLATE {self._template} STRATEGY file_copy")
+        self._name = await asyncio.wrap_future(_administrator().copy(self._template))
         return dsn_of(self._name)
 
     async def __aexit__(self, *_error: object) -> None:
-        await self._on_server(f"DROP DATABASE {self._name} WITH (FORCE)")
+        await asyncio.wrap_future(_administrator().drop(self._name))
 
-    async def _on_server(self, statement: str) -> None:
-        admin = await asyncpg.connect(dsn_of("postgres"))
-        try:
-            await admin.execute(statement)
-        finally:
-            await admin.close()
+
+class _Administrator:
+    """Creates and drops databases on one connection: a new one for each statement would cost as much as a database.
+
+    The connection lives in a thread of its own, because each test has its own event loop.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
+        self._turn = asyncio.Lock()
+        self._next: Future[str] | None = None
+
+    def copy(self, template: str) -> Future[str]:
+        """Create a database and return its name. The next copy of REM's template is made while the test runs."""
+        if template != _TEMPLATE:
+            return self._run(self._copy(template))
+        copied = self._next or self._run(self._copy(template))
+        self._next = self._run(self._copy(template))
+        return copied
+
+    def drop(self, name: str) -> Future[None]:
+        """Drop a database, with all connections to it."""
+        return self._run(self._execute(f"DROP DATABASE {name} WITH (FORCE)"))
+
+    def close(self) -> None:
+        """Close the connection, and end the thread."""
+        self._run(self._close()).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[None, None, _T]) -> Future[_T]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _copy(self, template: str) -> str:
+        name = f"test_{uuid4().hex}"
+        await self._execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+        return name
+
+    async def _execute(self, statement: str) -> None:
+        async with self._turn:
+            if self._connection is None:
+                self._connection = await asyncpg.connect(dsn_of("postgres"))
+            await self._connection.execute(statement)
+
+    async def _close(self) -> None:
+        async with self._turn:
+            if self._connection is not None:
+                await self._connection.close()
+
+
+@cache
+def _administrator() -> _Administrator:
+    return _Administrator()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def administrator() -> Iterator[None]:
+    """Close the connection that creates the databases, after the last test."""
+    yield
+    if _administrator.cache_info().currsize:
+        _administrator().close()
 
 
 @pytest.fixture

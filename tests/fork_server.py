@@ -35,8 +35,9 @@ PROGRAMS = ("rem.__main__", "rem.api.main", "rem.ingest.readers.document_process
 
 
 def import_everything() -> None:
-    """Import all modules of REM and the libraries that they use."""
+    """Import all modules of REM and the libraries that they use, and build the command."""
     import rem
+    from rem.cli.main import build_command
     from rem.settings import get_settings
 
     for module in pkgutil.walk_packages(rem.__path__, "rem."):
@@ -44,6 +45,7 @@ def import_everything() -> None:
             importlib.import_module(module.name)
     for name in LIBRARIES.split():
         importlib.import_module(name)
+    build_command()
     assert get_settings.cache_info().currsize == 0, "a module reads the settings when it is imported: see PROGRAMS"
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -85,10 +86,25 @@ class ScriptedModel:
         self.open = 0
         """Number of streams that are being sent to connected clients."""
         self.url = ""
+        self.transcript = "Hello."
+        """What the model hears in every recording."""
+        self.recordings: list[bytes] = []
 
     def app(self) -> Starlette:
         """Return the application of the server."""
-        return Starlette(routes=[Route("/v1/chat/completions", self._complete, methods=["POST"])])
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", self._complete, methods=["POST"]),
+                Route("/v1/audio/transcriptions", self._transcribe, methods=["POST"]),
+            ]
+        )
+
+    async def _transcribe(self, request: Request) -> Response:
+        async with request.form() as form:
+            file = form["file"]
+            assert isinstance(file, UploadFile)
+            self.recordings.append(await file.read())
+        return JSONResponse({"text": self.transcript})
 
     async def _complete(self, request: Request) -> Response:
         body = await request.json()

@@ -53,3 +53,22 @@ def test_a_python_that_is_too_old_is_refused_before_the_environment_is_touched(c
     refused = install(clone, f"PYTHON={old}")
     assert refused.returncode != 0
     assert "uv venv" not in refused.stdout
+
+
+def test_another_python_gets_an_environment_of_its_own(clone: Path) -> None:
+    _script(clone / ".tools" / "bin" / "uv", f'if [ "$1" = python ]; then echo {sys.executable}; else echo uv "$@"; fi')
+    (clone / ".venv-3.13").mkdir()
+    command = ["make", "test-python", "VERSION=3.13"]
+    tested = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False)
+    assert f"uv venv --quiet --clear --python {sys.executable} .venv-3.13" in tested.stdout
+    assert ".venv-3.13/bin/python -m pytest" in tested.stdout
+    assert not (clone / ".venv" / ".installed").exists()
+
+
+@pytest.mark.parametrize("arguments", [(), ("VERSION=3.99",)])
+def test_a_missing_python_is_named(clone: Path, arguments: tuple[str, ...]) -> None:
+    _script(clone / ".tools" / "bin" / "uv", "exit 2")
+    command = ["make", "test-python", *arguments]
+    refused = subprocess.run(command, cwd=clone, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert ("3.99" if arguments else "Name a version") in refused.stdout

@@ -6,7 +6,15 @@ import time
 
 import pytest
 
-from rem.message_kinds import MAX_CLASSIFIED_CHARS, classify_message, find_statement_spans, get_kind, keep_statements
+from rem.message_kinds import (
+    MAX_CLASSIFIED_CHARS,
+    classify_message,
+    continues_earlier,
+    find_statement_spans,
+    get_kind,
+    is_topic,
+    keep_statements,
+)
 from rem.models import MessageKind, Role
 
 _EXAMPLES = {
@@ -39,7 +47,6 @@ _EXAMPLES = {
         "Thanks! Marta's number is 555-1234",
         "No, it's Lena who leads the project.",
         "Note to self: buy stamps",
-        "Remind me to water the ficus on Fridays, please.",
         "Ich wohne in Berlin.",
         "Merk dir, dass mein Spind 214 ist",
         "the wifi password at the cabin is bluefin",
@@ -98,6 +105,8 @@ _EXAMPLES = {
         "hey, what did Marta say about the boat",
     ],
     MessageKind.COMMAND: [
+        "Remind me to water the ficus on Fridays, please.",
+        "Please don't let me forget the keys",
         "Make a list of the open points please.",
         "list notes tagged daily",
         "Forget my code word.",
@@ -214,3 +223,63 @@ def test_hostile_text_is_classified_in_linear_time(text: str) -> None:
     started = time.process_time()
     classify_message(text)
     assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "which bus goes to the pool",
+        "was it the 14th",
+        "is lena coming",
+        "has the parcel come",
+        "where we meeting tonight",
+        "whod i lend the drill to",
+        "what must my son not eat",
+        "which jab is otto still missing",
+        "how hot must the oven be",
+        "did jo pay the deposit",
+        "should a rabbit be sober before an operation",
+    ],
+)
+def test_short_question_without_a_question_mark_is_a_question(text: str) -> None:
+    assert classify_message(text) is MessageKind.QUESTION
+
+
+@pytest.mark.parametrize(
+    ("text", "is_mere_topic"),
+    [
+        ("database migration", True),
+        ("router password", True),
+        ("my tax number", True),
+        ("Ticket 1721", True),
+        ("new bike lock, code 7720", False),
+        ("dentist thu 4pm", False),
+        ("keys w the neighbour", False),
+        ("cost 86", False),
+    ],
+)
+def test_short_text_with_a_value_is_no_topic(text: str, is_mere_topic: bool) -> None:
+    assert is_topic(text) is is_mere_topic
+
+
+@pytest.mark.parametrize(
+    ("text", "continues"),
+    [
+        ("He works as a cook.", True),
+        ("His owner is Raquel.", True),
+        ("I have promised him a trip.", True),
+        ("lent him 30 til payday", True),
+        ("and she wants it back", True),
+        ("starts in october, in kiel", True),
+        ("asked if i wanna come as sous", True),
+        ("Actually it's on Thursday", True),
+        ("My sister told me that she is pregnant.", False),
+        ("Vasco phoned. He is not coming.", False),
+        ("This morning I met Tom.", False),
+        ("I saw it on the x-ray.", False),
+        ("We moved to Aarhus last week.", False),
+        ("left my rain jacket in the staff room", False),
+    ],
+)
+def test_message_without_a_subject_of_its_own_continues_the_one_before(text: str, continues: bool) -> None:
+    assert continues_earlier(text) is continues

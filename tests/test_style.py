@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -21,40 +21,45 @@ whoever whom whose why with without
 VAGUE_CONSTANT = re.compile(r"_?(LONGEST|SHORTEST|MOST|FEWEST|LARGEST|SMALLEST|DEEPEST)(_|$)")
 
 
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+@dataclass
+class Names:
+    """What the source defines, with the place of each."""
+
+    classes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    functions: dict[str, str] = field(default_factory=dict)
+    """The first word of the docstring, by place and name. A property is a noun, and so is its docstring."""
+    constants: dict[str, str] = field(default_factory=dict)
 
 
-def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield every function that is not a property. A property is a noun, and so is its docstring."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            decorators = {getattr(item, "id", getattr(item, "attr", "")) for item in node.decorator_list}
-            if not decorators & {"property", "cached_property"}:
-                yield node
-
-
-def test_no_public_class_name_exists_twice() -> None:
-    places = defaultdict(list)
+@pytest.fixture(scope="module")
+def names() -> Names:
+    """Return the names in all files, each of which is parsed once."""
+    found = Names()
     for path in FILES:
-        for node in ast.walk(parse(path)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(path.relative_to(SOURCE)))
-    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            place = f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}"
+            match node:
+                case ast.ClassDef(name=name) if not name.startswith("_"):
+                    found.classes[name].append(place)
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    decorators = {getattr(item, "id", getattr(item, "attr", "")) for item in node.decorator_list}
+                    if not decorators & {"property", "cached_property"}:
+                        first_word = (ast.get_docstring(node) or "Return").split()[0].strip("`.,:;").lower()
+                        found.functions[f"{place} {node.name}"] = first_word
+                case ast.Name(id=name, ctx=ast.Store()):
+                    found.constants[f"{place} {name}"] = name
+    return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)).replace("/", "."))
-def test_function_docstrings_start_with_a_verb(path: Path) -> None:
-    for function in functions(parse(path)):
-        first_word = (ast.get_docstring(function) or "Return").split()[0].strip("`.,:;").lower()
-        assert first_word not in NOT_VERBS.split(), f"{path.name}:{function.lineno} {function.name}"
+def test_no_public_class_name_exists_twice(names: Names) -> None:
+    assert {name: places for name, places in names.classes.items() if len(places) > 1} == {}
 
 
-def test_constants_name_a_limit_and_its_unit() -> None:
-    vague = [
-        f"{path.relative_to(SOURCE)}:{node.lineno} {node.id}"
-        for path in FILES
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and VAGUE_CONSTANT.match(node.id)
-    ]
+def test_function_docstrings_start_with_a_verb(names: Names) -> None:
+    assert len(names.functions) > 1000
+    assert [place for place, first_word in names.functions.items() if first_word in NOT_VERBS.split()] == []
+
+
+def test_constants_name_a_limit_and_its_unit(names: Names) -> None:
+    vague = [place for place, name in names.constants.items() if VAGUE_CONSTANT.match(name)]
     assert vague == [], "use MAX_… or MIN_… with a unit"

@@ -16,6 +16,7 @@ from rem.models import Schema
 from rem.settings import AgentsSettings, Settings
 from rem.tools.registry import AGENT_TOOLS
 from tests.agents.sample_agents import COMPLETE, minimal
+from tests.cases import cases
 from tests.rem_command import REPOSITORY
 from tests.rem_command import rem as rem_command
 
@@ -224,7 +225,7 @@ async def test_misspelt_name_of_own_agent_suggests_it(catalog: AgentCatalog) -> 
         await catalog.get("relese-helper", ALICE)
 
 
-@pytest.mark.parametrize("name", ["", "x" * 100_000, "a\0b", "../../etc/passwd", "'; DROP TABLE schemas; --", "名前"])
+@cases("name", ["", "x" * 100_000, "a\0b", "../../etc/passwd", "'; DROP TABLE schemas; --", "名前"])
 async def test_any_unknown_name_is_not_found(catalog: AgentCatalog, name: str) -> None:
     with pytest.raises(AgentNotFoundError) as caught:
         await catalog.get(name, ALICE)

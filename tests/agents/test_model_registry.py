@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from pydantic import SecretStr
 from pydantic_ai import Agent
-from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 
 from rem.agents.model_registry import ModelRegistry, list_models
@@ -34,6 +33,9 @@ def test_default_model_named_rem_is_the_local_model() -> None:
 
 
 def test_name_selects_provider_and_api() -> None:
+    # Its import takes a second, which every worker would need.
+    from pydantic_ai.models.anthropic import AnthropicModel
+
     models = make_registry(openai_api_key=SecretStr(API_KEY), anthropic_api_key=SecretStr(API_KEY))
     assert type(models.resolve("openai:gpt-4o").model) is OpenAIChatModel
     assert type(models.resolve("openai-chat:gpt-4o").model) is OpenAIChatModel

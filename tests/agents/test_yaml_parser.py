@@ -94,6 +94,7 @@ def test_structured_output_needs_properties() -> None:
         ("properties:\n  a: {default: .nan}\n", "line 2: properties.a.default: has nan"),
         ("[" * 100, "nested more than 50 levels"),
         ("a: {" * 100, "nested more than 50 levels"),
+        ("- a\n" * 20_001, "has more than 20,000 values"),
         ("description: " + "x" * MAX_AGENT_BYTES, "is longer than 256 KB"),
         ("description: " + "é" * (MAX_AGENT_BYTES // 2), "is longer than 256 KB"),
     ],

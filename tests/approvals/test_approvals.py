@@ -12,6 +12,7 @@ from rem.app import Rem
 from rem.approvals.approvals import MAX_PENDING, Origin, Proposal, drop_stale_requests
 from rem.errors import ConflictError, InvalidInputError, NotFoundError, RemError
 from rem.models import Approval, RiskLevel
+from tests.cases import cases
 
 _ALICE, _BOB = "alice@example.com", "bob@example.com"
 
@@ -40,7 +41,7 @@ async def test_a_request_has_all_fields(rem: Rem, risk: RiskLevel, seconds: int)
     assert not (await rem.approvals(_ALICE).request(propose())).requires_immediate_approval
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
     [
         "action_type = ''",

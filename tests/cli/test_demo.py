@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 from pathlib import Path
 
-from tests.rem_command import REM, environment, output, rem
+from tests.rem_command import REM, output, rem
 
 
 def test_demo_loads_the_workspace_and_prints_working_commands(dsn: str, tmp_path: Path) -> None:
@@ -15,16 +14,16 @@ def test_demo_loads_the_workspace_and_prints_working_commands(dsn: str, tmp_path
     text = output("demo", settings=env)
     commands = [line.strip() for line in text.splitlines() if line.startswith(f"  {REM} ")]
     assert len(commands) == 8
-    for command in commands[:-1]:
-        words = shlex.split(command)
-        subprocess.run(words, env=environment(env), cwd=tmp_path, capture_output=True, check=True)
+    *examples, removal = (shlex.split(command)[1:] for command in commands)
+    for words in examples:
+        output(*words, settings=env, cwd=tmp_path)
     quarterly = json.loads(output("lookup", "quarterly-report", "--tenant", "demo", "--json", settings=env))[0]
     assert ("sarah-chen", "authored_by") in {(edge["dst"], edge["rel_type"]) for edge in quarterly["graph_edges"]}
     assert output("lookup", "sarah-chen", "--tenant", "demo", settings=env).startswith("users/sarah-chen\n")
     assert rem("lookup", "sarah-chen", settings=env).returncode == 3
     again = json.loads(output("demo", "--json", settings=env))
     assert {outcome for counts in again["tables"].values() for outcome in counts} == {"unchanged"}
-    subprocess.run(shlex.split(commands[-1]), env=environment(env), cwd=tmp_path, capture_output=True, check=True)
+    output(*removal, settings=env, cwd=tmp_path)
     assert rem("lookup", "sarah-chen", "--tenant", "demo", settings=env).returncode == 3
 
 

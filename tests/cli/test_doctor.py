@@ -109,6 +109,7 @@ def test_doctor_lists_all_checks_and_fails_on_a_problem(dsn: str) -> None:
         ("recordings", "ok"),
         ("agents", "ok"),
     ]
+    assert checks[5]["finding"] == "0 passages, none embedded yet"
     assert re.fullmatch(r"\d+ migrations, all applied; texts are not encrypted", checks[3]["finding"])
     broken = rem(
         "doctor",

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
 from tests.rem_command import REM, REPOSITORY, environment, output, rem
 from tests.scripted_model import Call, Pause, Refuse, ScriptedModel, last_text, scripted_model
 
@@ -99,7 +100,9 @@ def test_an_experiment_from_run_to_report(settings: dict[str, str], model: Scrip
     assert "capitals#5" in output("eval", "list", settings=settings)
     page = tmp_path / "report.html"
     output("eval", "report", "capitals#3", "--baseline", "capitals#1", "-o", str(page), settings=settings)
-    assert "Against capitals#1" in page.read_text(encoding="utf-8")
+    written = page.read_text(encoding="utf-8")
+    assert "Against capitals#1" in written
+    assert "Worse than capitals#1: pass rate" in written
 
     # Outputs that are stored are judged again without the agent.
     model.requests.clear()
@@ -123,14 +126,14 @@ def test_a_failed_case_runs_again_on_request(settings: dict[str, str], model: Sc
     assert [last_text(body) for body in model.requests] == ["Peru"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "code", "words"),
     [
         ((), 2, "either --agent or --query"),
         (("--agent", "rem", "--query", "LOOKUP"), 2, "either --agent or --query"),
         (("--agent", "nobody"), 3, "There is no agent 'nobody'"),
         (("--query", "FIND {input}"), 2, "FIND"),
-        (("--query", "LOOKUP", "-e", "nobody"), 3, "There is no agent 'nobody'"),
+        (("--query", "LOOKUP", "-e", "nobody"), 3, "There is no evaluator 'nobody'"),
         (("--query", "LOOKUP", "-e", "rem"), 2, "rem is an agent and no evaluator"),
         (("--query", "LOOKUP", "-e", "exact", "-e", "exact"), 2, "more than once"),
         (("--query", "LOOKUP", "--baseline", "nothing"), 3, "There is no run 'nothing'"),
@@ -165,7 +168,7 @@ def start_run(settings: dict[str, str], *command: str) -> subprocess.Popen[str]:
 
 
 def wait_for_requests(model: ScriptedModel, count: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while len(model.requests) < count:
         assert time.monotonic() < deadline, f"only {len(model.requests)} requests"
         time.sleep(0.01)
@@ -221,8 +224,9 @@ def test_second_ctrl_c_stops_at_once(settings: dict[str, str], model: ScriptedMo
     os.set_blocking(process.stderr.fileno(), True)
     assert "Finishing the cases in flight" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    _, printed = process.communicate(timeout=20)
     assert process.returncode == 130
+    assert "`rem eval resume capitals#1` continues" in printed
 
 
 def test_golden_sets_from_sessions_and_feedback(settings: dict[str, str], model: ScriptedModel, tmp_path: Path) -> None:
@@ -242,3 +246,18 @@ def test_golden_sets_from_sessions_and_feedback(settings: dict[str, str], model:
     other = rem("eval", "golden", "from-session", "capitals", "--user", "bob", settings=settings)
     assert other.returncode == 3
     assert "Paris" not in other.stdout
+    assert "There is no session 'capitals'" in other.stderr
+
+
+def test_runs_without_a_common_case_are_not_called_equal(
+    settings: dict[str, str], model: ScriptedModel, tmp_path: Path
+) -> None:
+    model.script = answer
+    golden = str(write_golden(tmp_path, CAPITALS))
+    others = str(write_golden(tmp_path, [{"input": "Spain"}], "others"))
+    output("eval", "run", golden, "--agent", "rem", "-e", "exact", settings=settings)
+    run = ("eval", "run", others, "--agent", "rem", "-e", "latency", "--name", "capitals", "--baseline", "previous")
+    compared = rem(*run, settings=settings)
+    assert compared.returncode == 2
+    assert "have no case in common" in compared.stderr
+    assert rem("eval", "compare", "capitals#1", "capitals#2", settings=settings).returncode == 2

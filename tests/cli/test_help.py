@@ -6,13 +6,12 @@ import subprocess
 import sys
 
 import pytest
-import typer.main
 from typer.testing import CliRunner
 
-from rem.cli.main import app
+from rem.cli.main import app, build_command
 from tests.rem_command import output, rem
 
-_COMMANDS: dict[str, object] = getattr(typer.main.get_command(app), "commands")  # noqa: B009  # typer has no type for it
+_COMMANDS: dict[str, object] = getattr(build_command(), "commands")  # noqa: B009  # typer has no type for it
 _GROUPS = [(), *((name,) for name, command in _COMMANDS.items() if hasattr(command, "commands"))]
 
 

@@ -94,8 +94,9 @@ async def test_unreadable_file_does_not_stop_the_others(command: dict[str, str],
     assert done.stdout.startswith(
         "7 files: 3 added, 1 skipped, 3 failed; 5 chunks stored.\nSkipped: docs/a-empty.md is empty.\nRun "
     )
-    for name in ("b-binary.txt", "c-agent.yaml", "missing.md"):
-        assert f"{name}: " in done.stderr
+    for problem in ("docs/b-binary.txt is not a text", "docs/c-agent.yaml: The agent, line 4"):
+        assert f"Failed: {problem}" in done.stderr
+    assert f"no file {docs}/missing.md." in done.stderr
     assert "line 6" in done.stderr
     assert await alice.count(File, with_deleted=True) == 3
     # An empty file is not a failure.

@@ -72,6 +72,7 @@ def test_default_user_and_shared_rows(env: dict[str, str]) -> None:
         refused = rem(*command, settings=without)
         assert refused.returncode == 2
         assert "REM_USER" in refused.stderr
+        assert "rem config set user" in refused.stderr
     assert f"default user {_USER}" in rem("doctor", settings=env).stdout
     assert output("dreaming", "full", "--all", settings=env)
 

@@ -119,7 +119,7 @@ async def test_import_recognizes_an_sqlite_file(command: Command, tmp_path: Path
 async def test_input_errors_are_explained(dsn: str, tmp_path: Path, stored_session: UUID) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
     for words, code, text in (
-        (("list",), 2, "name the user with --user"),
+        (("list",), 2, "This needs a user: add --user"),
         (("show", str(uuid4()), "--user", "a"), 3, "There is no session"),
         (("show", str(stored_session), "--user", "bob@example.com"), 3, "There is no session"),
         (("show", "nothing", "--user", "a"), 3, "There is no session nothing of this user"),

@@ -113,8 +113,8 @@ async def store_fifty_sessions(store: Store) -> list[UUID]:
             ]
         if number % 10 == 9:
             lines = [
-                "user: Remind me to water the ficus on Fridays.",
-                "assistant: I will remind you to water the ficus.",
+                "user: I water the ficus on Fridays.",
+                "assistant: Good to know that the ficus gets its water.",
             ]
         ids.append(await store_session(store, f"number {number}", *lines, at=at))
     return ids

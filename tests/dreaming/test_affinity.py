@@ -23,7 +23,7 @@ from tests.scripted_model import Call, Refuse, ScriptedModel, Step, last_text, s
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 _TEXTS = {
     "pottery class": "I signed up for a pottery class where we throw bowls of clay and glaze them in the kiln.",
-    "kiln repair": "The kiln for the pottery studio is broken: the clay bowls crack while the glaze is fired.",
+    "kiln repair": "In the pottery class the kiln is broken: our bowls of clay crack when we glaze and fire them.",
     "postgres migration": "We migrate the billing database to Postgres 17 and rehearse the cutover of the ledger.",
     "postgres rehearsal": "The rehearsal of the Postgres 17 migration moved the billing ledger in forty minutes.",
     "marathon": "I train for the Lisbon marathon with long runs of thirty kilometres on Sundays.",

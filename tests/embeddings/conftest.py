@@ -21,7 +21,9 @@ def models_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 async def local(models_home: Path) -> AsyncIterator[Embedder]:
     """Open the local embedder with the real weights."""
-    embedder = open_embedder(Settings(rem_home=models_home, embedding=EmbeddingSettings(provider="local")))
+    embedder = open_embedder(
+        Settings(rem_home=models_home, embedding=EmbeddingSettings(provider="local", model="all-MiniLM-L6-v2"))
+    )
     yield embedder
     await embedder.close()
 

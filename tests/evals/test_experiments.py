@@ -288,6 +288,9 @@ async def test_report_escapes_everything_and_has_no_script(rem_without_embedder:
     assert "&lt;script&gt;" in page
     assert page.count("<svg") == 2
     assert "Against attack#1" in page
+    assert "No figure is worse than in attack#1." in page
+    # A dot leads to its case.
+    assert page.count('href="#case-1"') == page.count('id="case-1"') == 1
     assert "http://" not in page
     assert "default-src 'none'" in page
     assert page == render_report(summarize_run(*second), second[1], compare(first, second), first[1])

@@ -84,6 +84,13 @@ def test_error_names_file_and_line(tmp_path: Path, name: str, text: str, message
     assert name in str(error.value)
 
 
+def test_reference_in_csv_is_a_list_an_object_or_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('input,reference\na,"[""sarah-chen"", 2]"\nb,"{""x"": 1}"\nc,[draft]\nd,12\n', encoding="utf-8")
+    references = [case.reference for case in read_golden_set(path).cases]
+    assert references == [["sarah-chen", 2], {"x": 1}, "[draft]", "12"]
+
+
 def test_bytes_that_are_not_text_have_a_line(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"input\nok\n\xff\xfe\n")
@@ -112,6 +119,9 @@ async def test_session_becomes_cases_with_their_history(rem_without_embedder: Re
     assert [message.content for message in second.history] == ["Who leads Atlas?", "Marta."]
     for name in ("golden.jsonl", "golden.yaml"):
         write_golden_set([first, second], tmp_path / name)
+        assert read_golden_set(tmp_path / name).cases == (first, second)
+        with pytest.raises(InvalidInputError, match="exists"):
+            write_golden_set([first], tmp_path / name)
         assert read_golden_set(tmp_path / name).cases == (first, second)
     with pytest.raises(NotFoundError):
         await golden_from_session(rem, BOB, session_id)

@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from rem.app import Rem
+from rem.db.sql import query
 from rem.db.store import Store
 from rem.dreaming.claims import RowClaim
 from rem.errors import ConflictError, InvalidInputError
@@ -18,6 +19,7 @@ from rem.forgetting.forget_plan import ForgetPlan
 from rem.ingest.models import FetchedFile
 from rem.memory.message import NewMessage
 from rem.models import Edge, File, Message, Moment, Ontology, Resource, Role, Session, User
+from tests.cases import cases
 from tests.dreaming.sample_claims import (
     claim_edge,
     claim_field,
@@ -393,7 +395,7 @@ async def test_owner_corrections_are_kept(rem: Rem, alice: Store, known: Resourc
     assert (kept.summary, kept.present_persons) == ("It rained, in truth.", ["Bob"])
 
 
-@pytest.mark.parametrize("label", ["", "  ", "a\0b", "x" * 2000, "---"])
+@cases("label", ["", "  ", "a\0b", "x" * 2000, "---"])
 async def test_invalid_name_is_rejected(rem: Rem, label: str) -> None:
     with pytest.raises(InvalidInputError):
         await make_plan(rem, label)
@@ -427,3 +429,39 @@ async def test_deleted_and_edited_moments_stay_so_after_one_of_their_sources_is_
     await rem.forget(await make_plan(rem, mentions=True))
     await rem.dreamer().dream(alice.scope, ("moments",))
     assert [moment.summary for moment in await alice.find(Moment, with_deleted=True)] == ["My own words."]
+
+
+async def test_row_that_is_being_indexed_leaves_no_passage(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record], dsn: str
+) -> None:
+    await alice.upsert(Resource(name="Tea", content="Sarah Chen likes tea."))
+    plan = await make_plan(rem, mentions=True)
+    blocker = await asyncpg.connect(dsn)
+    async with blocker.transaction():
+        # The indexer has read the row, and cannot store its passages yet.
+        await blocker.execute("LOCK TABLE rem.passages IN SHARE MODE")
+        indexing = asyncio.create_task(rem.index(everyone=True))
+        await _wait_for_blocked_connections(sql, 1)
+        forgetting = asyncio.create_task(rem.forget(plan))
+        await _wait_for_blocked_connections(sql, 2)
+    await blocker.close()
+    assert (await indexing).passages == 1
+    assert (await forgetting).left == []
+    assert await sql.fetchval("SELECT count(*) FROM rem.passages") == 0
+
+
+async def _wait_for_blocked_connections(sql: asyncpg.Connection[asyncpg.Record], count: int) -> None:
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with asyncio.timeout(10):
+        while await sql.fetchval(blocked) < count:  # noqa: ASYNC110 - the server sends no event
+            await asyncio.sleep(0.01)
+
+
+async def test_rows_stay_in_the_queue_while_their_owner_forgets(
+    rem: Rem, alice: Store, sql: asyncpg.Connection
+) -> None:
+    await alice.upsert(Resource(name="Tea", content="Sencha"))
+    await sql.execute(query("forgetting", "stop_indexing"), alice.scope.tenant_id, alice.scope.user_id)
+    assert (await rem.index(everyone=True)).rows == 0
+    await sql.execute("SELECT pg_advisory_unlock_all()")
+    assert (await rem.index(everyone=True)).rows == 1

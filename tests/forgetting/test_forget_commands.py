@@ -12,6 +12,7 @@ import pytest
 from rem.app import Rem
 from rem.memory.message import NewMessage
 from rem.models import Message, Ontology, Resource, Role, User
+from tests.cases import cases
 from tests.rem_command import REPOSITORY, output, run_python
 from tests.rem_command import rem as run_rem
 
@@ -65,13 +66,13 @@ async def test_expire_command_sets_row_and_session_expiry(known: None, rem: Rem,
     assert await store.count(Message, with_deleted=True) == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "says"),
     [
         (["expire", "parking-spot", *_ALICE], "exactly one of"),
         (["expire", "parking-spot", "--in", "soon", *_ALICE], "not a duration"),
         (["expire", "no-such-thing", "--never", *_ALICE], "Nothing is stored under no-such-thing"),
-        (["sessions", "expire", "Trip to Rome", "--in", "1d"], "name the user with --user"),
+        (["sessions", "expire", "Trip to Rome", "--in", "1d"], "This needs a user: add --user"),
         (["sessions", "expire", "Trip to Paris", "--in", "1d", *_ALICE], "There is no session"),
         (["forget", "  ", *_ALICE], "Give a name or a key"),
         (["erase-user", " "], "Give the user to erase"),

@@ -18,8 +18,7 @@ class WebServer:
         self.answers: dict[str, Answer] = {}
         self.requests: list[tuple[str, dict[str, str]]] = []
         """The requested paths, with the headers."""
-        self.open = 0
-        """Number of open connections."""
+        self._writers: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -29,7 +28,15 @@ class WebServer:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._server.close()
+        # From Python 3.12 on, the server waits for its connections, and a client may read an endless answer for hours.
+        for writer in self._writers:
+            writer.transport.abort()
         await self._server.wait_closed()
+
+    @property
+    def open(self) -> int:
+        """Number of open connections."""
+        return len(self._writers)
 
     @property
     def port(self) -> int:
@@ -42,7 +49,7 @@ class WebServer:
         return f"http://127.0.0.1:{self.port}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.open += 1
+        self._writers.add(writer)
         try:
             first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = {
@@ -55,7 +62,7 @@ class WebServer:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client has closed the connection
         finally:
-            self.open -= 1
+            self._writers.remove(writer)
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()

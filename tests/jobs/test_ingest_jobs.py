@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+import uvloop
 
 from rem.app import Rem
 from rem.db.store import Store
@@ -17,7 +20,7 @@ from rem.ingest.sources.policy import FetchPolicy
 from rem.jobs.queue import JobQueue
 from rem.models import File
 from rem.settings import IngestSettings, Settings
-from rem.worker.file_process import MAX_IN_PROCESS_BYTES
+from rem.worker.file_process import MAX_IN_PROCESS_BYTES, process_in_own_process
 from rem.worker.handlers import HandlerContext
 from rem.worker.worker import Worker
 
@@ -171,3 +174,19 @@ async def run_due_jobs(rem: Rem, settings: Settings) -> None:
     async with rem.database.connection() as connection:
         await connection.execute("UPDATE rem_jobs.pgqueuer SET execute_after = now()")
     await Worker(rem, None, settings).run(once=True)
+
+
+def test_interrupted_file_process_leaves_no_open_pipe(settings: Settings) -> None:
+    """The server's event loop could not be closed otherwise, and `rem serve` ended with an error."""
+
+    async def interrupt_twice() -> None:
+        running = asyncio.create_task(process_in_own_process(settings, "default", uuid4()))
+        await asyncio.sleep(0.3)
+        for _ in range(2):
+            running.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(interrupt_twice())

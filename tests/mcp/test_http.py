@@ -18,6 +18,7 @@ from rem.db.store import Store
 from rem.models import Moment, Resource, Session
 from rem.settings import Settings
 from rem.tools.registry import TOOLS
+from tests.cases import cases
 from tests.cli.test_serve import serving
 from tests.mcp.mcp_server import app_for, client_of, served
 
@@ -103,7 +104,7 @@ async def test_invalid_user_header_is_rejected_by_name(url: str) -> None:
             await client.call_tool("lookup", {"key": "x"})
 
 
-@pytest.mark.parametrize(
+@cases(
     ("tool", "arguments", "message"),
     [
         ("lookup", {}, "key: Missing required argument"),

@@ -32,6 +32,11 @@ async def test_statement_has_a_readable_key_and_is_found(rem: Rem, store: Store)
     assert (await rem.query('SEARCH "code word"', user=_BOB)).results == []
 
 
+async def test_key_has_no_punctuation_of_the_sentence(store: Store) -> None:
+    stored = await remember(store, 'My bike (the "red" one) is fast, and its key …', at=_DAY)
+    assert stored.key == "2026-11-16-my-bike-the-red-one-is-fast"
+
+
 async def test_same_statement_is_stored_once_and_similar_ones_get_numbers(store: Store) -> None:
     first = await remember(store, "My code word for the boat is A.", at=_DAY)
     assert (await remember(store, " My code word for the boat is A. ", at=_DAY)).id == first.id

@@ -30,6 +30,7 @@ CREDENTIALS: dict[str, tuple[str, str]] = {
     "openai": (f"My key is sk-proj-{make_random(48)} for now", "api key"),
     "anthropic": (f"sk-ant-api03-{make_random(90)}", "api key"),
     "hexadecimal": (f"sk-{make_random(32, _HEX)}", "api key"),
+    "hexadecimal with underscore": (f"sk_{make_random(48, _HEX)}", "api key"),
     "github": (f"use {GITHUB_TOKEN}.", "token"),
     "github fine-grained": (f"github_pat_{make_random(70)}", "token"),
     "gitlab": (f"glpat-{make_random(20)}", "token"),

@@ -97,7 +97,22 @@ HOSTILE = [
         "api-",
         "secret_",
     ),
-    *("Authorization: Bearer ", "Bearer ", "token:", "A_TOKEN=", "order ", "\\n", '"', "é", "\u202e", "\ud800", "😀"),
+    *(
+        "Authorization: Bearer ",
+        "Bearer ",
+        "token:",
+        "A_TOKEN=",
+        "order ",
+        "\\n",
+        '"',
+        "é",
+        "\u200b",
+        "Ａ１",
+        "a://b:@",
+        "\u202e",
+        "\ud800",
+        "😀",
+    ),
 ]
 
 
@@ -136,3 +151,30 @@ def test_nothing_is_found_in_our_own_documentation() -> None:
     assert len(pages) > 20
     found = {page.name: find_private_data(page.read_text(encoding="utf-8"), SECRETS) for page in pages}
     assert {name: findings for name, findings in found.items() if findings} == {}
+
+
+def _widen(text: str) -> str:
+    """Return the text in the wide letters of Asian keyboards."""
+    return "".join(chr(ord(character) + 0xFEE0) if "!" <= character <= "~" else character for character in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "secret", "label"),
+    [
+        (f"a {GITHUB_TOKEN[:12]}\u200b{GITHUB_TOKEN[12:]} b", f"{GITHUB_TOKEN[:12]}\u200b{GITHUB_TOKEN[12:]}", "token"),
+        (f"\u200ba {GITHUB_TOKEN[:9]}\u00ad{GITHUB_TOKEN[9:20]}\u2060{GITHUB_TOKEN[20:]}", None, "token"),
+        (f"鍵は{_widen(GITHUB_TOKEN)}です", _widen(GITHUB_TOKEN), "token"),
+        (f"_{GITHUB_TOKEN}", GITHUB_TOKEN, "token"),
+        (f"__{GITHUB_TOKEN}", GITHUB_TOKEN, "token"),
+        ("card 4111\u00a01111\u00a01111\u00a01111.", "4111\u00a01111\u00a01111\u00a01111", "card number"),
+        ("card 4111–1111–1111–1111", "4111–1111–1111–1111", "card number"),
+        ("card 4111.1111.1111.1111", "4111.1111.1111.1111", "card number"),
+        ("٤١١١ ١١١١ ١١١١ ١١١١", "٤١١١ ١١١١ ١١١١ ١١١١", "card number"),
+        (f"カード {_widen('4111111111111111')}", _widen("4111111111111111"), "card number"),
+        ("postgres://app:p@ss:w0rd@db/x", "p@ss:w0rd", "password"),
+    ],
+)
+def test_other_forms_of_the_same_characters_hide_nothing(text: str, secret: str | None, label: str) -> None:
+    (finding,) = find_private_data(text, SECRETS)
+    assert text[finding.start : finding.end] == (secret or text.split(" ", 1)[1])
+    assert finding.label == label

@@ -18,6 +18,7 @@ from rem.query.language.printer import print_query
 from rem.query.natural import MAX_READ_CHARS, read_question
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search
 from rem.settings import EmbeddingSettings, Settings
+from tests.cases import cases
 
 NOW = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)
 """A Monday."""
@@ -335,7 +336,7 @@ async def people(alice: Store) -> Store:
     return alice
 
 
-@pytest.mark.parametrize(("text", "expected"), PHRASES.items())
+@cases(("text", "expected"), PHRASES.items())
 async def test_phrase_becomes_the_expected_query(people: Store, text: str, expected: str) -> None:
     reading = await read_question(people, text, NOW)
     assert (reading.meaning or print_query(reading.query)) == expected

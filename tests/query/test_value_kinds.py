@@ -20,6 +20,8 @@ from rem.query.value_kinds import find_value_kinds, find_wanted_kinds
         ("What does the lift cost?", {"number"}),
         ("What is the gate code?", {"code"}),
         ("What's the part number of the pump?", {"code"}),
+        ("What number is my locker?", {"code", "number"}),
+        ("What is the registration of my car?", {"code"}),
         ("Why did we leave?", {"reason"}),
         ("Who is Marta?", {"name"}),
         ("What do we clean the floor with?", set()),
@@ -42,6 +44,12 @@ def test_question_asks_for_a_kind_of_value(question: str, kinds: set[str]) -> No
         ("It is in the courtyard.", "place", True),
         ("He wanted too much money.", "reason", True),
         ("We saw Marta there.", "name", True),
+        ("exam on sat 9am", "day", True),
+        ("Nan is back home.", "place", True),
+        ("The lump weighed 640 grams.", "number", True),
+        ("His plate is 91-QX-33.", "number", False),
+        ("They offer 41.20 per set.", "time", False),
+        ("She gets melatonin in the evening.", "place", False),
         ("The tent is blue.", "day", False),
         ("The tent is blue.", "number", False),
         ("The tent is blue.", "code", False),
@@ -65,3 +73,10 @@ def test_words_of_a_question_are_found_in_other_forms_and_as_synonyms() -> None:
     assert part.covered == {"choir", "rehears", "sofa"}
     assert "day" in part.kinds
     assert asked.find_part("").covered == set()
+
+
+def test_wifi_is_the_same_word_with_and_without_a_hyphen() -> None:
+    assert QuestionWords.of("whats the wifi password").find_part("The Wi-Fi has a new password.").covered == {
+        "wifi",
+        "password",
+    }

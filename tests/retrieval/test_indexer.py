@@ -246,6 +246,33 @@ async def test_other_model_is_rejected_until_reembedded(settings: Settings) -> N
             assert result.count == 6
 
 
+async def test_database_of_an_earlier_release_keeps_its_model_until_it_is_reembedded(settings: Settings) -> None:
+    def with_model(model: str | None) -> Settings:
+        return settings.model_copy(update={"embedding": EmbeddingSettings(model=model)})
+
+    async def find(rem: Rem, text: str) -> list[str]:
+        result = await rem.query(f'SEARCH "{text}" MODE vector', user="alice")
+        assert result.notes == ()
+        return [row["key"] for row in result.results]
+
+    async with Rem.open(with_model("all-MiniLM-L6-v2")) as rem:
+        await rem.store("alice").upsert(Resource(name="Tea", content="I drink green tea every morning."))
+        await rem.index(everyone=True)
+    async with Rem.open(with_model(None)) as rem:
+        assert rem.embedder.model == "sentence-transformers/all-MiniLM-L6-v2"
+        await rem.store("alice").upsert(Resource(name="Car", content="My car is a Volvo."))
+        assert await find(rem, "Which vehicle do I own?") == ["car"]
+        assert await find(rem, "Which hot beverage do I like?") == ["tea"]
+    async with Rem.open(with_model("rem-embed-1")) as rem:
+        with pytest.raises(EmbeddingMismatchError, match="rem db reembed"):
+            await find(rem, "Which hot beverage do I like?")
+        assert await rem.reembed() == 2
+        assert await find(rem, "Which hot beverage do I like?") == ["tea"]
+    async with Rem.open(with_model(None)) as rem:
+        assert rem.embedder.model == "rem-embed-1"
+        assert await find(rem, "Which hot beverage do I like?") == ["tea"]
+
+
 async def test_interrupted_reembedding_resumes(settings: Settings, sql: Sql) -> None:
     async with ScriptedServer() as server:
         server.set_script(_vectors(4))

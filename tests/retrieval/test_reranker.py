@@ -11,21 +11,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from itertools import pairwise
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from onnx import TensorProto
 from pydantic import ValidationError
 
 from rem.errors import RerankerError
 from rem.retrieval.cross_encoder import CrossEncoder
-from rem.retrieval.cross_encoder_loader import LoadedModel
-from rem.retrieval.reranker import Reranker, blend_scores, open_reranker, rank_candidates
+from rem.retrieval.cross_encoder_loader import LoadedModel, load_model
+from rem.retrieval.reranker import Reranker, RowReranker, open_reranker
 from rem.settings import RerankerSettings, Settings
 from tests.rem_command import REPOSITORY
 from tests.retrieval.tiny_cross_encoder import WORDS, Tiny, tokenizer, write_model
@@ -35,12 +32,8 @@ _TEXTS = ["the lantern is here", "a river", "bread", "the bread is the lantern",
 _SHARED = [3, 0, 0, 3, 1]
 
 
-def sigmoid(logit: float) -> float:
-    return 1 / (1 + math.exp(-logit))
-
-
 def expected(shared: list[int]) -> list[float]:
-    return [sigmoid(count - 2) for count in shared]
+    return [count - 2 for count in shared]
 
 
 def make_text(first: int, words: int) -> str:
@@ -54,7 +47,7 @@ async def opened() -> AsyncIterator[Callable[[Path], Reranker]]:
     rerankers: list[Reranker] = []
 
     def open_one(path: Path, threads: int = 2) -> Reranker:
-        reranker = open_reranker(Settings(reranker=RerankerSettings(model_path=path, threads=threads)))
+        reranker = open_reranker(RerankerSettings(model_path=path, threads=threads))
         assert reranker is not None
         rerankers.append(reranker)
         return reranker
@@ -99,7 +92,7 @@ async def test_graph_gets_only_its_inputs(tmp_path: Path, opened: Callable[[Path
 
 async def test_second_of_two_labels_means_yes(tmp_path: Path, opened: Callable[[Path], Reranker]) -> None:
     reranker = opened(write_model(tmp_path, Tiny(labels=2)))
-    answer = [sigmoid(2 * (count - 2)) for count in _SHARED]
+    answer = [2 * (count - 2) for count in _SHARED]
     assert await reranker.scores(_QUESTION, _TEXTS) == pytest.approx(answer)
 
 
@@ -202,9 +195,9 @@ async def test_exact_graph_is_used_unless_another_is_named(tmp_path: Path, opene
     write_model(folder, Tiny(bias=5), graph="onnx/model_quantized.onnx")
     write_model(folder, Tiny(bias=5), graph="model_int8.onnx")
     named = opened(folder / "onnx" / "model_quantized.onnx")
-    assert await opened(folder).scores("lantern", ["lantern"]) == pytest.approx([sigmoid(-1)])
-    assert await named.scores("lantern", ["lantern"]) == pytest.approx([sigmoid(6)])
-    assert await opened(folder / "model_int8.onnx").scores("lantern", ["lantern"]) == pytest.approx([sigmoid(6)])
+    assert await opened(folder).scores("lantern", ["lantern"]) == pytest.approx([-1])
+    assert await named.scores("lantern", ["lantern"]) == pytest.approx([6])
+    assert await opened(folder / "model_int8.onnx").scores("lantern", ["lantern"]) == pytest.approx([6])
     assert named.name == "two"
 
 
@@ -336,7 +329,7 @@ async def test_close_works_twice_and_later_calls_fail(tiny: Reranker) -> None:
 
 
 async def test_close_fails_running_calls(folder: Path) -> None:
-    reranker = CrossEncoder(folder, threads=1)
+    reranker = CrossEncoder("tiny", lambda: load_model(folder), threads=1)
     texts = [make_text(number, 500) for number in range(200)]
     calls = [asyncio.ensure_future(reranker.scores(_QUESTION, texts)) for _ in range(3)]
     await asyncio.sleep(0.05)
@@ -345,8 +338,9 @@ async def test_close_fails_running_calls(folder: Path) -> None:
     assert all(isinstance(answer, RerankerError) for answer in answers), answers
 
 
-def test_no_reranker_without_configuration() -> None:
-    assert open_reranker(Settings(reranker=RerankerSettings())) is None
+def test_reranker_is_switched_off_everywhere() -> None:
+    assert open_reranker(RerankerSettings(enabled=False)) is None
+    assert open_reranker(RerankerSettings(enabled=False, model_path=Path("/nowhere"))) is None
 
 
 def test_model_path_expands_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -357,7 +351,7 @@ def test_model_path_expands_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert Settings().reranker.model_path is None
 
 
-@pytest.mark.parametrize("wrong", [{"candidates": 0}, {"candidates": 201}, {"weight": 1.1}, {"weight": -0.1}])
+@pytest.mark.parametrize("wrong", [{"candidates": 0}, {"candidates": 201}, {"weight": 10.1}, {"answer_weight": -0.1}])
 def test_settings_out_of_range_are_rejected(wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
         RerankerSettings.model_validate(wrong)
@@ -373,59 +367,76 @@ def test_documented_settings_have_their_defaults() -> None:
 def test_opening_a_reranker_loads_no_model_library(tmp_path: Path) -> None:
     probe = (
         "import sys; from pathlib import Path; from rem.retrieval.reranker import open_reranker;"
-        "from rem.settings import RerankerSettings, Settings;"
-        "assert open_reranker(Settings(reranker=RerankerSettings(model_path=Path('/nowhere'))));"
+        "from rem.settings import RerankerSettings;"
+        "assert open_reranker(RerankerSettings(model_path=Path('/nowhere'))) and open_reranker(RerankerSettings());"
         "print(sorted({'numpy', 'onnx', 'onnxruntime', 'tokenizers'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == "[]"
 
 
-_FUSION = [0.9, 0.5, 0.4, 0.1]
+class Given:
+    """A reranker with given logits for the texts, or an error."""
+
+    name = "given"
+
+    def __init__(self, logits: dict[str, float]) -> None:
+        self._logits = logits
+
+    async def scores(self, question: str, texts: Sequence[str]) -> list[float]:
+        if question == "fail":
+            raise RerankerError("out of order")
+        return [self._logits[text] for text in texts]
+
+    async def close(self) -> None:
+        return None
+
+
+async def order(
+    logits: list[float], scores: list[float], weight: float, candidates: int = 20, question: str = "q"
+) -> tuple[list[int], list[str]]:
+    texts = [str(place) for place in range(len(logits))]
+    notes: list[str] = []
+    reranker = RowReranker(Given(dict(zip(texts, logits, strict=True))), weight, candidates)
+    return await reranker.order(question, texts, scores, notes), notes
 
 
 @pytest.mark.parametrize(
-    ("reranker", "weight", "order"),
+    ("logits", "weight", "expected_order"),
     [
-        ([0.1, 0.2, 0.3, 0.4], 1.0, [3, 2, 1, 0]),
-        ([0.1, 0.2, 0.3, 0.4], 0.0, [0, 1, 2, 3]),
-        ([0.0, 1.0, 0.9, 0.0], 0.5, [1, 2, 0, 3]),
-        ([5.0, 5.0, 5.0, 5.0], 1.0, [0, 1, 2, 3]),
-        ([-3.0, 7.0, 7.0, -3.0], 1.0, [1, 2, 0, 3]),
+        ([-3.0, 0.0, 1.0, 2.0], 1.0, [3, 2, 1, 0]),
+        ([-3.0, 0.0, 1.0, 2.0], 0.0, [0, 1, 2, 3]),
+        ([-3.0, 0.0, 1.0, 2.0], 0.1, [0, 1, 2, 3]),
+        ([-3.0, 0.0, 1.0, 2.0], 0.2, [2, 1, 3, 0]),
+        ([5.0, 5.0, 5.0, 5.0], 10.0, [0, 1, 2, 3]),
     ],
 )
-def test_weight_decides_between_reranker_and_search_order(
-    reranker: list[float], weight: float, order: list[int]
+async def test_weighted_logits_are_added_to_the_scores(
+    logits: list[float], weight: float, expected_order: list[int]
 ) -> None:
-    assert rank_candidates(_FUSION, reranker, weight) == order
+    assert await order(logits, [0.9, 0.5, 0.4, 0.1], weight) == (expected_order, [])
 
 
-def test_equal_search_scores_leave_order_to_the_reranker() -> None:
-    assert rank_candidates([0.5, 0.5, 0.5], [0.1, 0.3, 0.2], 0.1) == [1, 2, 0]
+async def test_equal_sums_keep_the_order_of_the_scores() -> None:
+    assert await order([0.0, 1.0, 1.0], [0.5, 0.5, 0.5], 0.1) == ([1, 2, 0], [])
+    assert await order([0.0, 2.0, 1.0], [0.5, 0.25, 0.375], 0.125) == ([0, 2, 1], [])
+    assert await order([], [], 0.5) == ([], [])
 
 
-def test_no_or_one_candidate_is_unchanged() -> None:
-    assert rank_candidates([], [], 0.5) == []
-    assert rank_candidates([0.3], [0.9], 0.5) == [0]
-    assert blend_scores([0.3], [0.9], 0.5) == [1.0]
+async def test_only_the_best_rows_are_read_and_the_others_follow() -> None:
+    assert await order([0.0, 9.0, 1.0, -9.0], [0.1, 0.2, 0.4, 0.3], 1.0, candidates=2) == ([2, 3, 1, 0], [])
 
 
-def test_every_candidate_needs_both_scores() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        rank_candidates([0.3, 0.2], [0.9], 0.5)
+async def test_long_texts_are_read_up_to_a_length() -> None:
+    texts = ["a" * 60, "b" * 30, "c" * 20]
+    given = Given({texts[0]: 0.0, texts[1]: 5.0, texts[2]: 9.0})
+    for max_chars, found in ((100, [1, 0, 2]), (110, [2, 1, 0]), (50, [0, 1, 2]), (None, [2, 1, 0])):
+        assert await RowReranker(given, 1.0, 20, max_chars).order("q", texts, [0.3, 0.2, 0.1], []) == found
 
 
-_SCORES = st.floats(-1e6, 1e6)
-
-
-@given(pairs=st.lists(st.tuples(_SCORES, _SCORES), max_size=30), weight=st.floats(0, 1))
-def test_blended_scores_are_from_0_to_1_and_order_is_complete(pairs: list[tuple[float, float]], weight: float) -> None:
-    fusion, reranker = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    scores = blend_scores(fusion, reranker, weight)
-    order = rank_candidates(fusion, reranker, weight)
-    assert sorted(order) == list(range(len(pairs)))
-    assert all(-1e-9 <= score <= 1 + 1e-9 for score in scores)
-    assert all(scores[first] >= scores[second] for first, second in pairwise(order))
+async def test_failure_keeps_the_order_of_the_scores_with_a_note() -> None:
+    found, notes = await order([0.0, 9.0, 1.0], [0.1, 0.2, 0.4], 1.0, question="fail")
+    assert (found, notes) == ([2, 1, 0], ["Not reranked: out of order"])
 
 
 async def test_candidates_do_not_change_each_others_scores(tiny: Reranker) -> None:

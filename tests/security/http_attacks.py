@@ -7,17 +7,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI
 
+from rem.auth.access import DOCS_PATH, WEB_ASSETS, WEB_ICON, WEB_PAGES
 from tests.security.victim import AGENT_NAME, AGENT_YAML, ALICE, NAME, SECRET, Victim
 
 API = "/api/v1"
 ROW_ID = "the id of the row"
 PUBLIC = {
-    *(("GET", path) for path in ("/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc")),
+    *(("GET", path) for path in ("/openapi.json", DOCS_PATH)),
     *(("GET", path) for path in ("/health", "/health/live", "/health/ready")),
     *(("GET", f"{prefix}/models{rest}") for prefix in (API, "/v1") for rest in ("", "/{model:path}")),
+    *(("GET", path) for path in (*WEB_PAGES, f"{WEB_ASSETS}/{{name}}", WEB_ICON)),
+    *(("GET", f"{path}/{{rest:path}}") for path in WEB_PAGES if path != "/"),
 }
 """Routes that have no objects of users."""
 AUTH = "/api/auth"
@@ -79,6 +83,7 @@ def list_attacks(routes: set[tuple[str, str]], victim: Victim) -> Iterator[Attac
     """Yield the attacks on all routes. Raise KeyError for a route whose parameters or body are not described."""
     bodies = _describe_bodies(victim)
     attacked = routes - PUBLIC - LOGIN - MCP
+    yield from _attack_with_parameters(victim)
     # What creates a row of the same name comes last: the name means that row then.
     for method, path in (*sorted(attacked - CREATES_OWN_ROW), *sorted(attacked & CREATES_OWN_ROW)):
         if method in ("POST", "PUT", "PATCH") and (method, path) not in bodies:
@@ -130,6 +135,8 @@ def _list_values(path: str, name: str, victim: Victim) -> list[str]:
         "key": list(victim.api_key),
         "login": [victim.login_id],
         "approval": [str(victim.rows["approvals"][0])],
+        "run": [str(victim.dream_run)],
+        "job": [str(victim.job)],
     }
     if path.startswith(f"{API}/admin/"):
         values["user"] = [victim.user_id, ALICE]
@@ -185,8 +192,19 @@ def _describe_bodies(victim: Victim) -> dict[tuple[str, str], list[Any]]:
             *({"query": text} for text in list_queries(victim)),
             {"query": f"who is {NAME} person?", "mode": "natural-language"},
             {"mode": "staged-plan", "plan": {"stages": [{"id": "a", "query": 'SEARCH "say"'}]}},
+            {"query": f"{NAME} person", "mode": "plain-words"},
             {"query": "LOOKUP x", "user_id": victim.user_id},
         ],
+        ("POST", f"{API}/query/parse"): [{"query": f'LOOKUP "{victim.rows["resources"][1]}"'}],
+        ("POST", f"{API}/forget/preview"): [
+            {"name": name, "mentions": mentions} for name in (f"{NAME} note", SECRET[:4]) for mentions in (False, True)
+        ],
+        ("POST", f"{API}/forget"): [{"name": f"{NAME} note", "mentions": True, "fingerprint": "0"}],
+        ("POST", f"{API}/dreams"): [None],
+        ("POST", f"{API}/dreams/audit"): [None],
+        ("POST", f"{API}/jobs/{{job}}/retry"): [None],
+        ("PUT", f"{API}/sample"): [None],
+        ("POST", f"{API}/dreams/{{run}}/undo"): [None],
         **{
             ("POST", f"{prefix}/chat/completions"): [
                 chat,
@@ -205,7 +223,8 @@ def _describe_bodies(victim: Victim) -> dict[tuple[str, str], list[Any]]:
         **{("POST", f"{prefix}/embeddings"): [{"input": "What did I say?"}] for prefix in (API, "/v1")},
         ("POST", f"{API}/sessions"): [{"id": session}, {"name": victim.session_name}, {"id": session, "name": "x"}],
         ("PATCH", f"{API}/sessions/{{session}}"): [{"name": "taken"}, {"system_prompt": "obey"}],
-        **{("POST", f"{API}/sessions/{{session}}/{verb}"): [None] for verb in ("restore", "clear")},
+        ("POST", f"{API}/sessions/{{session}}/restore"): [None],
+        ("POST", f"{API}/sessions/{{session}}/clear"): [None, {"from_index": 0}],
         ("POST", f"{API}/sessions/{{session}}/clone"): [{}, {"name": "copy"}],
         ("POST", f"{API}/sessions/{{session}}/share"): [{"user": "dave@example.com"}],
         ("POST", f"{API}/sessions/{{session}}/actions"): [{"card_id": victim.card_id, "action_id": "ok"}],
@@ -231,6 +250,14 @@ def _describe_bodies(victim: Victim) -> dict[tuple[str, str], list[Any]]:
         ("PATCH", f"{API}/entities/{{table}}/{{key:path}}"): [{"metadata": {"taken": True}}, users_row],
         ("POST", f"{API}/restore/{{table}}/{{key:path}}"): [None],
     }
+
+
+def _attack_with_parameters(victim: Victim) -> Iterator[Attack]:
+    """Yield requests that name Alice's rows in their parameters."""
+    for key in victim.identifiers:
+        yield Attack("GET", f"{API}/graph?key={quote(key)}&depth=3")
+        yield Attack("GET", f"{API}/statements?key={quote(key)}")
+        yield Attack("GET", f"{API}/query/keys?prefix={quote(key[:4])}")
 
 
 def _attack_with_headers(victim: Victim) -> Iterator[Attack]:

@@ -9,11 +9,10 @@ from typing import Any
 
 import asyncpg
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from rem.app import Rem
-from rem.cli.main import app
+from rem.cli.main import app, build_command
 from rem.errors import RemError
 from rem.settings import Settings, get_settings
 from tests.security.http_attacks import list_queries
@@ -22,7 +21,7 @@ from tests.security.victim import AGENT_NAME, ALICE, NAME, SECRET, Victim, creat
 OPERATOR = {
     *(f"bench {name}" for name in ("beam", "documents", "locomo", "longmemeval", "own", "week")),
     *(f"db {name}" for name in ("index", "migrate", "rebuild-cache", "reembed", "register", "rollback")),
-    *(f"db {name}" for name in ("start", "status", "stop")),
+    *(f"db {name}" for name in ("backup", "restore", "start", "status", "stop")),
     *(f"jobs {name}" for name in ("cancel", "list", "retry", "show", "stats")),
     *(
         "agents validate",
@@ -83,7 +82,7 @@ def list_commands() -> set[str]:
         if not hasattr(command, "commands"):
             yield " ".join(path)
 
-    return set(walk(typer.main.get_command(app), ()))
+    return set(walk(build_command(), ()))
 
 
 def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]]]:
@@ -194,6 +193,8 @@ async def test_nobody_else_reads_or_changes_a_memory_by_command(
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
+    # The runner would build all commands anew for each call, which takes longer than most of them.
+    monkeypatch.setattr("typer.testing._get_command", lambda _app: build_command())
     get_settings.cache_clear()
     before = await take_fingerprint(sql, victim)
     failures: list[str] = []

@@ -11,11 +11,13 @@ from rem.agents.catalog import AgentCatalog
 from rem.app import Rem
 from rem.auth.api_keys import ApiKeys
 from rem.auth.authenticator import Authenticator
+from rem.db.sql import query
 from rem.db.store import Store
 from rem.evals.experiments import Experiments
 from rem.evals.golden_sets import GoldenCase, GoldenSet
 from rem.evals.targets import FunctionTarget
 from rem.ingest.models import FetchedFile
+from rem.jobs.queue import JobQueue
 from rem.memory.card_answers import CARDS_FIELD
 from rem.models import (
     Approval,
@@ -70,6 +72,8 @@ class Victim:
     """Id and prefix of her API key."""
     login_id: str
     experiment: UUID
+    dream_run: UUID
+    job: int
     rows: dict[str, tuple[UUID, str]] = field(default_factory=dict)
     """One row of each table: its id and its key."""
 
@@ -96,6 +100,26 @@ async def _run_experiment(rem: Rem, store: Store) -> UUID:
     experiments = Experiments(rem, store.scope)
     run = await experiments.start(GoldenSet(f"{NAME} experiment", (case,)), target, [])
     return (await experiments.complete(run, target, None)).id
+
+
+async def _store_dream_run(rem: Rem, store: Store) -> UUID:
+    """Store a run of dreams over Alice's memory, and return its id."""
+    async with rem.database.connection() as connection:
+        run_id: UUID = await connection.fetchval(
+            query("dreaming", "begin_run"), store.scope.tenant_id, store.scope.user_id, [NAME], None
+        )
+        await connection.execute(query("dreaming", "end_run"), store.scope.tenant_id, run_id, "failed", {}, SECRET)
+    return run_id
+
+
+async def _enqueue_job(rem: Rem, store: Store) -> int:
+    """Store a job of Alice that failed for good, and return its id."""
+    payload = {"tenant_id": store.scope.tenant_id, "user_id": store.scope.user_id, "note": SECRET}
+    async with rem.database.connection() as connection:
+        job = await JobQueue(rem.database).enqueue(f"{NAME}-job", payload)
+        await connection.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", job)
+    assert job is not None
+    return job
 
 
 async def create_victim(rem: Rem, settings: Settings) -> Victim:
@@ -149,6 +173,8 @@ async def create_victim(rem: Rem, settings: Settings) -> Victim:
         api_key=(str(key.id), key.prefix),
         login_id=str(login_id),
         experiment=await _run_experiment(rem, store),
+        dream_run=await _store_dream_run(rem, store),
+        job=await _enqueue_job(rem, store),
         rows={row.entity_type.table: (row.id, str(row.key)) for row in stored},
     )
 

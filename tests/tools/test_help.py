@@ -7,10 +7,9 @@ import shlex
 from typing import Any
 
 import pytest
-import typer.main
 
 from rem import Rem
-from rem.cli.main import app
+from rem.cli.main import build_command
 from rem.cli.settings_reference import render_settings
 from rem.models import Entity
 from rem.query.language.parser import parse_query
@@ -73,7 +72,7 @@ def test_commands_queries_and_settings_in_the_topics_exist() -> None:
     for topic in load_help_topics():
         for code in re.findall(r"`([^`]+)`", topic.text.replace("\n", " ")):
             if code.startswith("rem "):
-                command: Any = typer.main.get_command(app)
+                command: Any = build_command()
                 for argument in shlex.split(code)[1:]:
                     if subcommands := getattr(command, "commands", None):
                         assert argument in subcommands or hasattr(command, "default_command"), code

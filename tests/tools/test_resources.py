@@ -19,6 +19,7 @@ from rem.query.language.grammar import VERBS, describe_grammar
 from rem.query.language.parser import parse_query
 from rem.settings import Settings
 from rem.tools.resources import RESOURCE_PAGES, read_page
+from tests.cases import cases
 from tests.tools.tool_env import env_for
 
 ALICE, BOB = "alice@example.com", "bob@example.com"
@@ -147,7 +148,7 @@ async def test_status_counts_rows_of_the_caller_and_has_no_secrets(
     assert not any(part in text for part in (dsn, "postgresql://", "host=", rem.database.server_info.role_name + "@"))
 
 
-@pytest.mark.parametrize(
+@cases(
     "uri", ["", "rem://", "rem://nothing", "http://example.com", "rem://agents/a/b", "REM://agents", "rem://agents?x=1"]
 )
 async def test_error_for_unknown_address_lists_the_resources(rem: Rem, uri: str) -> None:

@@ -109,3 +109,18 @@ def test_edge_is_written_in_its_direction() -> None:
 def test_session_without_text_is_not_quoted() -> None:
     session = {"table": "sessions", "key": "boat", "name": "boat", "happened_at": "2026-01-02"}
     assert write_lines(session, {"table": "resources", "key": "n", "text": "A note."}) == ["1. `n` (note): A note."]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"notes": 10, "shared_notes": 0}, "1. 10 notes"),
+        ({"notes": 1, "shared_notes": 2}, "1. 1 note and 2 shared notes"),
+        ({"people": 0}, "1. 0 people"),
+        ({"count": 3}, "1. count: 3"),
+        ({"notes": "none"}, "1. notes: none"),
+    ],
+)
+def test_counts_are_answered_in_words(row: dict[str, Any], words: str) -> None:
+    answer = write_answer(parse_search_result({"query_type": "SQL", "results": [row]}, ["How many?"]))
+    assert words in answer.splitlines()

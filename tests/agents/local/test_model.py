@@ -16,6 +16,7 @@ from rem.tools.binding import make_agent_tool
 from rem.tools.env import ToolEnv
 from rem.tools.registry import TOOLS
 from tests.agents.local.local_chat import CONTEXT, LAUNCH, NO_MODEL_NOTICE, ask
+from tests.cases import cases
 
 
 async def test_question_is_searched_and_answered_with_excerpts_and_keys(memory: Rem) -> None:
@@ -32,6 +33,16 @@ async def test_question_is_searched_and_answered_with_excerpts_and_keys(memory: 
     assert note.sources[0] == "atlas-launch"
     assert note.confidence is not None
     assert 0 < note.confidence < 0.9
+
+
+async def test_missing_language_model_is_named_once_in_a_session(memory: Rem) -> None:
+    first = await ask(memory, "My bike is red.")
+    assert NO_MODEL_NOTICE in first.text
+    second = await ask(memory, "Why did the launch of Atlas slip?", history=first.messages)
+    assert "1. `atlas-launch`" in second.text
+    third = await ask(memory, "My boat is blue.", history=second.messages)
+    assert third.text == "Noted: “My boat is blue.”"
+    assert NO_MODEL_NOTICE not in second.text + third.text
 
 
 async def test_answer_is_streamed_in_chunks(memory: Rem) -> None:
@@ -80,7 +91,7 @@ async def test_empty_result_is_reported_with_zero_confidence(memory: Rem) -> Non
     assert answer.calls[1][1] == {"confidence": 0.0, "sources": []}
 
 
-@pytest.mark.parametrize("question", ["hi", "Hello!", "Guten Morgen", "👋", "   "])
+@cases("question", ["hi", "Hello!", "Guten Morgen", "👋", "   "])
 async def test_greeting_is_answered_without_search(memory: Rem, question: str) -> None:
     answer = await ask(memory, question)
     assert answer.tools == []
@@ -100,7 +111,7 @@ async def test_question_about_rem_is_answered_from_built_in_knowledge(memory: Re
     assert (answer.tools, words in answer.text) == ([], True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("message", "opening"),
     [
         ("thanks", "You are welcome."),
@@ -118,7 +129,7 @@ async def test_thanks_and_farewell_are_answered_without_greeting(memory: Rem, me
     assert "Hello" not in answer.text
 
 
-@pytest.mark.parametrize("question", ["hi-fi systems", "help with tomatoes", "hello world program", "test results"])
+@cases("question", ["hi-fi systems", "help with tomatoes", "hello world program", "test results"])
 async def test_text_that_only_starts_like_a_greeting_is_searched(memory: Rem, question: str) -> None:
     assert "search_rem" in (await ask(memory, question)).tools
 
@@ -217,7 +228,7 @@ async def test_missing_database_is_reported(rem: Rem) -> None:
     assert "The memory could not be searched: This needs the database, which is switched off" in answer.text
 
 
-@pytest.mark.parametrize("question", ["x " * 50_000, "Zoë 東京 🙂?", "'; DROP TABLE resources; --", "%_\\", '"' * 99])
+@cases("question", ["x " * 50_000, "Zoë 東京 🙂?", "'; DROP TABLE resources; --", "%_\\", '"' * 99])
 async def test_any_question_gets_an_answer(memory: Rem, question: str) -> None:
     assert NO_MODEL_NOTICE in (await ask(memory, question)).text
 

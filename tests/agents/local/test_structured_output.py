@@ -11,6 +11,7 @@ from rem.agents.json_schema import check_answer
 from rem.app import Rem
 from rem.errors import ModelError
 from tests.agents.local.local_chat import LAUNCH, ask, build_history
+from tests.cases import cases
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
 
@@ -54,7 +55,7 @@ async def test_text_field_without_search_is_filled_from_the_input(memory: Rem) -
     assert answer.output.keys() == {"summary", "kind"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "rule",
     [
         {"type": "number", "default": 0},
@@ -92,7 +93,7 @@ async def test_any_object_without_search_tool_is_an_error(memory: Rem) -> None:
         await ask(memory, "Atlas budget?", tools=[], output_schema=ANY_OBJECT)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("field", "rule"),
     [
         ("pass", {"type": "boolean"}),

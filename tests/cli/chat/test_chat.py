@@ -44,8 +44,11 @@ def test_ctrl_c_stops_the_answer_and_keeps_the_session(scripted: dict[str, str],
         terminal.wait_for(">")
         terminal.type("Answer slowly" + ENTER)
         terminal.wait_for("One word")
-        terminal.type(CTRL_C)
-        terminal.wait_for("Stopped. What was said so far is stored.")
+        terminal.type("xyzzy" + CTRL_C)
+        # Keys that are pressed during the answer do not appear in it.
+        drawn = terminal.wait_for("Stopped. What was said so far is stored.")
+        assert "^C" not in drawn
+        assert "xyzzy" not in drawn
         terminal.type("hello" + ENTER)
         terminal.wait_for("You said 'hello', message 2.")
         terminal.type("/history" + ENTER)
@@ -185,6 +188,26 @@ def test_card_is_answered_in_place(scripted: dict[str, str], model: ScriptedMode
         terminal.wait_for("it is mine'.")
     submitted = last_text(model.requests[-1])
     assert submitted == "Albatross\nWhy: it is mine"
+
+
+def test_rem_ask_asks_a_server(scripted: dict[str, str]) -> None:
+    with connect(scripted, "remote with key") as options:
+        question = ("ask", "use a tool", "--session", "harbour", *options)
+        assert output(*question, settings=scripted) == "You said 'use a tool', message 1.\n"
+        again = json.loads(output(*question, "--json", settings=scripted))
+        assert again["text"] == "You said 'use a tool', message 2."
+        assert [call["name"] for call in again["tool_calls"]] == ["search_rem"]
+        assert again["model"] == "openai:scripted"
+        failed = rem("ask", "fail please", *options, settings=scripted)
+        assert (failed.returncode, failed.stdout.strip()) == (6, "")
+        assert "the provider is down" in failed.stderr
+        unknown = rem("ask", "hello", "--agent", "nobody", *options, settings=scripted)
+        assert unknown.returncode == 3
+        # The variables of the server count as well, so that no question goes to another memory.
+        server = {"REM_URL": options[1], "REM_API_KEY": "wrong"}
+        refused = rem("ask", "hello", settings={**scripted, **server})
+        assert refused.returncode == 1
+        assert "--api-key" in refused.stderr
 
 
 def test_example_of_the_guide_runs(dsn: str) -> None:

@@ -86,6 +86,42 @@ def test_commands_agents_and_keys_are_completed(scripted: dict[str, str]) -> Non
         terminal.wait_for("Fernhollow Analytics")
 
 
+def test_sessions_are_completed_by_their_names(scripted: dict[str, str]) -> None:
+    output("ask", "Which boats?", "--session", "boat trip", settings=scripted)
+    with Terminal("chat", settings=scripted) as terminal:
+        terminal.wait_for(">")
+        terminal.type("/load boat" + TAB)
+        terminal.wait_for("trip")
+        terminal.type(ENTER)
+        terminal.wait_for("Continuing boat trip, 2 messages.")
+        terminal.wait_for("Which boats?")
+
+
+def test_unknown_model_is_refused_at_once(scripted: dict[str, str]) -> None:
+    with Terminal("chat", settings=scripted) as terminal:
+        terminal.wait_for(">")
+        terminal.type("/model nobody:x" + ENTER)
+        terminal.wait_for("There is no provider 'nobody'")
+        terminal.wait_for(">")
+        terminal.type("hello" + ENTER)
+        terminal.wait_for("You said 'hello', message 1.")
+
+
+def test_sources_are_listed_once(scripted: dict[str, str]) -> None:
+    key = output("remember", "My bike is red.", settings=scripted).strip()
+    with Terminal("chat", "--model", "rem:local", settings=scripted, columns=120) as terminal:
+        terminal.wait_for(">")
+        terminal.type("What colour is my bike?" + ENTER)
+        drawn = terminal.wait_for("confidence")
+        assert "register_metadata" not in drawn
+        assert "sources" not in drawn
+        terminal.wait_for(">")
+        terminal.type("/history" + ENTER)
+        history = terminal.wait_for("No language model")
+        assert "· search_rem" in history
+        assert history.count(key) == 1
+
+
 def test_odd_input_reaches_the_model_whole(scripted: dict[str, str], model: ScriptedModel) -> None:
     pasted = "line one\nline two\n" + "x" * 2_000 + "\n末尾 👩‍👩‍👧 ë"
     with Terminal("chat", settings=scripted) as terminal:
@@ -117,6 +153,12 @@ def test_chat_works_without_colour(scripted: dict[str, str], settings: dict[str,
         terminal.type("/quit" + ENTER)
         assert terminal.wait_for_end() == 0
         assert not re.search(r"\x1b\[[0-9;]*(?:3[0-7]|9[0-7]|38;5)", terminal.raw)
+
+
+def test_chat_without_a_user_says_who_finds_it_later(dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    assert "rem config set user" in rem("chat", settings=settings, stdin="My bike is red\n").stderr
+    assert rem("chat", "--user", "zoe@example.com", settings=settings, stdin="My bike is red\n").stderr == ""
 
 
 def test_pipe_gets_answers_on_stdout_and_errors_on_stderr(scripted: dict[str, str]) -> None:

@@ -73,6 +73,61 @@ async def test_text_without_people(text: str) -> None:
     assert await people(text) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bernadette, the nurse at the home, says it's antibiotics.",
+        "It belongs to a lad called Bernadette who plays at weddings.",
+        "My mother-in-law Bernadette rang.",
+        "Bernadette who she shares with is getting married.",
+        "The plumber is Bernadette.",
+        "Conductor: Bernadette. Rehearsals on Mondays.",
+        "wiebkes boyfriend bernadette wants to wear a kilt",
+        "Bernadette from work says hello.",
+        "Die Klempnerin, Frau Mey, und ihre Enkelin Bernadette kommen.",
+        "Her name is Bernadette.",
+    ],
+)
+async def test_one_explanation_is_enough_for_a_first_name(text: str) -> None:
+    (names,) = await tag_own_words([text])
+    found = [item for item in find_people(text, 0, names) if item.words == ("Bernadette",)]
+    assert [item.confidence for item in found] == [0.8]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bernadette is away.",
+        "We have a boat called Bernadette.",
+        "The puppy from the shelter is called Bernadette.",
+        "I sang for Bernadette, a great evening.",
+    ],
+)
+async def test_a_mere_use_of_a_first_name_is_weak(text: str) -> None:
+    (names,) = await tag_own_words([text])
+    assert all(item.confidence < 0.75 for item in find_people(text, 0, names))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("he wants to buy the car from our neighbour frau wendt", "Frau Wendt"),
+        ("Met the new priest, Father Gabrijel, today.", "Father Gabrijel"),
+        ("dr brandis moved the appointment", "Dr. Brandis"),
+    ],
+)
+async def test_titles_that_are_written_like_words(text: str, name: str) -> None:
+    (names,) = await tag_own_words([text])
+    assert [f"{item.title} {item.words[0]}" for item in find_people(text, 0, names)] == [name]
+
+
+async def test_text_about_the_media_names_people_with_an_everyday_role() -> None:
+    text = "The concert is off, Ben's drummer Piet is ill. The band played songs by Paul Weller, who is a singer."
+    (names,) = await tag_own_words([text])
+    assert not is_about_own_life(text)
+    assert [item.words for item in find_people(text, 0, names, is_own_life=False)] == [("Piet",)]
+
+
 @pytest.mark.parametrize("text", ["In the film Temur told me.", "Translate: Temur told me.", "Temur told me. " * 200])
 def test_message_that_is_not_about_own_life(text: str) -> None:
     assert not is_about_own_life(text)

@@ -26,7 +26,7 @@ from tests.dreaming.sample_sessions import (
 
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 _DAY = timedelta(days=1)
-_FICUS = ("user: Remind me to water the ficus on Fridays, please.", "assistant: I will remind you to water the ficus.")
+_FICUS = ("user: I water the ficus on Fridays.", "assistant: Good to know that the ficus gets its water.")
 _BOAT = ("user: Our boat Albatross needs a new mainsail of Dacron for 3,400 euros.",)
 
 

@@ -24,6 +24,18 @@ def week() -> Week:
     return read_week()
 
 
+def test_second_week_is_of_another_person_and_large_enough(week: Week) -> None:
+    second = read_week(number=2)
+    assert second.user != week.user
+    assert len(second.notes) >= 40
+    assert len(second.sessions) >= 12
+    assert len(second.questions) >= 100
+    assert {question.group for question in second.questions} == set(GROUPS)
+    assert not {
+        message.text for session in second.sessions for message in session.messages if len(message.text) > 20
+    } & {message.text for session in week.sessions for message in session.messages}
+
+
 def _source_text(week: Week, source: str) -> str:
     """Return the text of a note, or what was stated in a session."""
     for note in week.notes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import docx
@@ -137,23 +138,37 @@ async def test_scan_with_too_many_pages_fails_with_the_timeout(page: Image.Image
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "message"),
+    ("name", "make_data", "message"),
     [
-        ("a.png", sample_files.saved(Image.new("RGB", (200, 200), "white")), "has no text in it"),
-        ("a.png", sample_files.saved(Image.new("LA", (200, 200))), "has no text in it"),
-        ("a.png", sample_files.saved(Image.new("1", (20_000, 20_000))), "20,000 by 20,000 pixels.*make it smaller"),
+        ("a.png", lambda: sample_files.saved(Image.new("RGB", (200, 200), "white")), "has no text in it"),
+        ("a.png", lambda: sample_files.saved(Image.new("LA", (200, 200))), "has no text in it"),
         (
             "a.png",
-            sample_files.saved(sample_files.page(ENGLISH))[:3000],
+            lambda: sample_files.saved(Image.new("1", (20_000, 20_000))),
+            "20,000 by 20,000 pixels.*make it smaller",
+        ),
+        (
+            "a.png",
+            lambda: sample_files.saved(sample_files.page(ENGLISH))[:3000],
             "cannot be read as an image: image file is truncated",
         ),
-        ("a.jpg", b"\xff\xd8\xff" + b"rubbish" * 100, "cannot be read as an image: .* save it as PNG or JPEG"),
-        ("a.heic", b"\0\0\0\x18ftypheic" + bytes(100), "a HEIC image, which REM cannot read: convert it to JPEG"),
+        (
+            "a.jpg",
+            lambda: b"\xff\xd8\xff" + b"rubbish" * 100,
+            "cannot be read as an image: .* save it as PNG or JPEG",
+        ),
+        (
+            "a.heic",
+            lambda: b"\0\0\0\x18ftypheic" + bytes(100),
+            "a HEIC image, which REM cannot read: convert it to JPEG",
+        ),
     ],
 )
-async def test_unreadable_image_fails_with_a_clear_message(name: str, data: bytes, message: str) -> None:
+async def test_unreadable_image_fails_with_a_clear_message(
+    name: str, make_data: Callable[[], bytes], message: str
+) -> None:
     with pytest.raises(FileUnreadableError, match=message):
-        await read_sample(name, data)
+        await read_sample(name, make_data())
 
 
 def test_tessdata_prefix_selects_the_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ async def site(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WebServer]:
 
 
 def settings_of(site: WebServer, **more: object) -> IngestSettings:
-    return IngestSettings.model_validate({"s3_endpoint": site.url, "timeout_seconds": 10, **more})
+    return IngestSettings.model_validate({"s3_endpoint": site.url, "timeout_seconds": 60, **more})
 
 
 def failure(status: int, code: str) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta
 
 import asyncpg
@@ -163,8 +164,11 @@ async def test_fuzzy_restores_connection_settings(alice: Store) -> None:
 
 async def test_fuzzy_uses_the_index_for_text_and_owner(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     for user in range(20):
-        await rem.store(f"user-{user}").upsert_many([Resource(name=f"Sarah {user} {n}") for n in range(100)])
-    await sql.execute("ANALYZE kv_store; SET enable_seqscan = off; SET pg_trgm.word_similarity_threshold = 0.5")
+        names = (f"{'Sarah' if number < 4 else 'Report'} {user} {number}" for number in range(100))
+        await rem.store(f"user-{user}").upsert_many([Resource(name=name) for name in names])
+    # An autovacuum may come at any time. It empties the pending lists of the indexes, which changes their costs.
+    await sql.execute("VACUUM ANALYZE kv_store")
+    await sql.execute("SET enable_seqscan = off; SET pg_trgm.word_similarity_threshold = 0.5")
     for column in ("entity_key", "content_summary"):
         plan = "\n".join(
             row[0]
@@ -176,8 +180,8 @@ async def test_fuzzy_uses_the_index_for_text_and_owner(rem: Rem, sql: asyncpg.Co
         name = "kv_store_key_trigrams" if column == "entity_key" else "kv_store_summary_trigrams"
         assert f"Bitmap Index Scan on {name}" in plan
         if column == "entity_key":
-            assert "rows=100.00" in plan
-            assert "rows=2000.00" not in plan
+            found = re.findall(r"Bitmap Index Scan .* rows=([\d.]+) loops=1", plan)
+            assert found == ["4.00"], "by the owner alone it would find 100 rows, by the text alone 80"
 
 
 async def test_trigram_text_is_normalised(sql: asyncpg.Connection[asyncpg.Record]) -> None:

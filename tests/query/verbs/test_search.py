@@ -16,6 +16,7 @@ from rem.errors import EmbeddingDisabledError, InvalidInputError, SettingsError
 from rem.query.result import QueryResult
 from rem.query.syntax_tree import Search
 from rem.settings import RerankerSettings, SearchSettings, Settings
+from tests.cases import cases
 from tests.retrieval.tiny_cross_encoder import write_model
 
 ALICE = "alice@example.com"
@@ -225,7 +226,7 @@ async def test_similarity_below_minimum_is_no_hit(rem: Rem, alice: Store) -> Non
         assert _keys(await rem.query(query.format(mode, 0.99), user=ALICE)) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     ["the", "?!", "a", "日本語のお茶", "🍵", "x" * 5000, "tea " * 2000, "'; DROP TABLE rem.passages; --", "%s {0} $1"],
 )
@@ -276,7 +277,7 @@ async def test_unknown_language_is_a_settings_error(settings: Settings) -> None:
 
 async def test_reranker_reorders_hits_and_its_failure_is_a_note(settings: Settings, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "reranker")
-    reranked = settings.model_copy(update={"reranker": RerankerSettings(model_path=folder)})
+    reranked = settings.model_copy(update={"reranker": RerankerSettings(model_path=folder, weight=1)})
     async with Rem.open(reranked) as rem:
         await rem.store(ALICE).upsert_many(
             [
@@ -304,6 +305,8 @@ async def test_long_text_does_not_hide_other_entities(rem_without_embedder: Rem)
         Resource(name=f"Note {n}", content=f"My cousin number {n} liked the small green dragon at the fair in town.")
         for n in range(8)
     )
+    # A search itself indexes only for a moment.
+    await rem_without_embedder.index(everyone=True)
     assert (await rem_without_embedder.query('SEARCH "dragon" LIMIT 9', user="alice")).count == 9
 
 
@@ -327,7 +330,7 @@ async def test_expired_session_is_not_found(rem_without_embedder: Rem) -> None:
 async def test_incidental_common_word_ranks_below_meaning(rem: Rem, alice: Store) -> None:
     notes = {
         "Parrot": "The parrot is named Gustav and likes nuts.",
-        "Neighbour": "Our neighbour called about the noise.",
+        "Dentist": "The dentist called about the bill.",
         "Plumber": "The plumber comes on Monday.",
         "Pizza": "We had pizza on Friday.",
         "Car": "The car is parked in the garage.",
@@ -396,7 +399,7 @@ async def test_concurrent_searches_find_new_rows(rem_without_embedder: Rem) -> N
         assert {result.count for result in results} == {20 * (number + 1)}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("option", "value", "message"),
     [
         ("limit", float("nan"), "LIMIT must be a whole number"),

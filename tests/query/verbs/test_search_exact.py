@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from rem import Message, Rem, Resource, Session
 from rem.db.store import Store
 from rem.query.syntax_tree import Search
+from tests.cases import cases
 
 ALICE = "alice@example.com"
 SUBJECTS = ("the printer on the second floor", "the login page", "the payroll export", "a new laptop for Marta")
@@ -35,7 +34,7 @@ async def test_ticket_numbers_rank_first(rem: Rem, alice: Store) -> None:
             assert (await _first_text(rem, query)).startswith(f"Ticket {number}:"), query
 
 
-@pytest.mark.parametrize(
+@cases(
     ("query", "expected"),
     [
         ("order AB-2291", "The order AB-2291 left the warehouse."),
@@ -142,3 +141,18 @@ async def test_item_of_many_texts_is_not_compared_but_a_phrase_of_common_words_i
     assert [step.rows for step in common.steps if step.name == "exact"] == [0]
     assert common.results[0]["passage"]["text"].startswith("PRJ-7")
     assert (await _first_text(rem, 'PRJ-7 "the team of the payroll"')).startswith("PRJ-7: Marta")
+
+
+async def test_phrase_is_found_deep_in_a_long_text_and_across_its_passages(rem: Rem, alice: Store) -> None:
+    # Wherever the passages are cut, one of the phrases begins in one and ends in the next.
+    filler = [f"Paragraph {number} is about the weather in the hills of that region." for number in range(400)]
+    sentences = [f"{text} The silver kettle number {number} whistled." for number, text in enumerate(filler)]
+    await alice.upsert(Resource(name="Long", content=" ".join(sentences)))
+    await alice.upsert(Resource(name="Other", content="A kettle of silver, number 390, whistled for long."))
+    for number in (0, 5, 6, 7, 8, 390, 399):
+        result = await rem.query(f"SEARCH \"'silver kettle number {number}'\"", user=ALICE)
+        first = result.results[0]
+        assert first["record"]["name"] == "Long"
+        text, passage = " ".join(sentences), first["passage"]
+        place = text.index(f"silver kettle number {number} ")
+        assert passage["start"] - 200 <= place <= passage["end"] + 200
