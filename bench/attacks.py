@@ -14,6 +14,7 @@ from bench.rem_server import serve_rem
 
 MAX_LOOKUP_SECONDS = 0.2
 MAX_LIVE_SECONDS = 1.0
+QUIET_SECONDS = 1.0
 QUICK = ("many keys", "many invalid parts")
 
 
@@ -24,11 +25,17 @@ async def run(home: Path, names: tuple[str, ...] = tuple(ATTACKS)) -> Result:
     with serve_rem(home, SERVER_SETTINGS) as address:
         prepare_bystander(address)
         for name in names:
+            with bystander(address) as quiet:
+                await asyncio.sleep(QUIET_SECONDS)
             latencies = await _measure(address, ATTACKS[name])
             result.figures[name] = {
                 "lookup_ms": round(latencies.lookup * 1000, 1),
                 "live_ms": round(latencies.live * 1000, 1),
                 "answers": len(latencies.seconds["lookup"]),
+                # Without an attack: how busy the machine is with other things.
+                "quiet_lookup_ms": round(quiet.lookup * 1000, 1),
+                "quiet_live_ms": round(quiet.live * 1000, 1),
+                "lookup_ratio": round(latencies.lookup / quiet.lookup, 1),
             }
             print_progress(f"attacks, {name}: {result.figures[name]}")
             result.check(f"LOOKUP of another user, seconds: {name}", latencies.lookup, MAX_LOOKUP_SECONDS)

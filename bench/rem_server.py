@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 
-READY_SECONDS = 60
+READY_SECONDS = 180
 
 
 @contextmanager

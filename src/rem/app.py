@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 from uuid import UUID, uuid4
 
-from rem.audit.entry import Action, AuditEntry, get_current_entry, note_results
+from rem.audit.entry import Action, AuditEntry, get_current_entry, note_action, note_results, note_row
 from rem.audit.log import AuditLog
 from rem.context import DEFAULT_TENANT, AgentContext, Scope, UserOrScope, resolve_user_id
 from rem.db.custom_types import TypePlan
@@ -21,7 +21,7 @@ from rem.db.sandbox import SqlSandbox
 from rem.db.store import Store
 from rem.db.type_registry import TypeRegistry
 from rem.demo import DEMO_TENANT, RemovedWorkspace, count_sample_rows, read_workspace, remove_workspace
-from rem.embeddings import Embedder, try_open_embedder
+from rem.embeddings import Embedder, keep_recorded_model, try_open_embedder
 from rem.errors import EmbeddingDisabledError, InvalidInputError, MemoryDisabledError
 from rem.ingest.ingester import Ingester, SaveAgent
 from rem.ingest.models import Form, IngestOptions, IngestReport
@@ -35,16 +35,19 @@ from rem.memory.prune import prune_idle_sessions
 from rem.memory.remember import remember
 from rem.models import Entity, Resource
 from rem.query import natural
+from rem.query.answer_rows import arrange_answer
 from rem.query.executor import QueryExecutor, query_span
+from rem.query.neighbourhood import Neighbourhood, NodeFilter, find_neighbourhood
 from rem.query.plans.plan import Plan, PlanResult
 from rem.query.plans.run import OnStage, run_plan
 from rem.query.result import QueryResult
 from rem.query.syntax_tree import Query, Search
 from rem.query.verbs.search import Searcher
 from rem.query.verbs.sql_guard import check_select
+from rem.retrieval.embedding_model import load_current_model
 from rem.retrieval.index_worker import keep_indexed
 from rem.retrieval.indexer import IndexBacklog, Indexer, IndexProgress, IndexReport, IndexState
-from rem.retrieval.reranker import open_reranker
+from rem.retrieval.reranker import make_answer_reranker, make_search_reranker, open_reranker
 from rem.settings import Settings, get_settings
 
 if TYPE_CHECKING:
@@ -73,8 +76,10 @@ class Rem:
         self._settings = settings
         self._embedder = try_open_embedder(settings)
         self._indexer = Indexer(database, self._embedder, settings.search.language)
-        self._reranker = open_reranker(settings)
-        self._searcher = Searcher(database, self._embedder, self._indexer, self._reranker, settings.reranker)
+        self._reranker = open_reranker(settings.reranker)
+        self._answer_reranker = make_answer_reranker(self._reranker, settings.reranker)
+        search_reranker = make_search_reranker(self._reranker, settings.reranker)
+        self._searcher = Searcher(database, self._embedder, self._indexer, search_reranker)
         self._sandbox = SqlSandbox(database, settings, check_select)
         self._audit_log = AuditLog(database, settings.audit, is_enabled=settings.writes_audit_log)
 
@@ -86,6 +91,10 @@ class Rem:
         if not settings.postgres.enabled:
             raise MemoryDisabledError
         async with Database.open(settings, on_progress) as database:
+            async with database.connection() as connection:
+                recorded = await load_current_model(connection)
+            if recorded is not None:
+                settings = keep_recorded_model(settings, recorded.name)
             rem = cls(database, await TypeRegistry.load(database), settings)
             try:
                 yield rem
@@ -290,6 +299,13 @@ class Rem:
         note_results(result.query_type, result.results)
         return result
 
+    async def arrange_answer(
+        self, question: str, result: QueryResult, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT
+    ) -> QueryResult:
+        """Return the result of a SEARCH with its rows arranged as an answer: no copies, the newest valid row first."""
+        store = self.store(user, tenant=tenant)
+        return await arrange_answer(store, question, result, reranker=self._answer_reranker)
+
     async def run_plan(
         self,
         plan: Plan | Mapping[str, Any] | str,
@@ -310,7 +326,38 @@ class Rem:
         return result
 
     def _executor(self, scope: Scope, now: datetime | None = None) -> QueryExecutor:
-        return QueryExecutor(self.store(scope), self._searcher, self._sandbox, now or self._settings.now())
+        now = now or self._settings.now()
+        return QueryExecutor(self.store(scope), self._searcher, self._sandbox, now, self._answer_reranker)
+
+    async def find_neighbourhood(
+        self,
+        key: str,
+        *,
+        user: UserOrScope = None,
+        tenant: str = DEFAULT_TENANT,
+        table: str | None = None,
+        edge_types: Sequence[str] = (),
+        wanted: NodeFilter | None = None,
+        depth: int = 1,
+        limit: int = 200,
+    ) -> Neighbourhood:
+        """Return the entities around a key and all edges between them, to draw as a graph.
+
+        `edge_types` are the edges to follow, in both directions; all if empty. `wanted` limits the tables and times of
+        the entities around the key.
+        """
+        found = await find_neighbourhood(
+            self.store(user, tenant=tenant),
+            key,
+            table=table,
+            edge_types=edge_types,
+            wanted=wanted,
+            depth=depth,
+            limit=limit,
+        )
+        for node in found.nodes:
+            note_row(node.table, node.id)
+        return found
 
     async def index(
         self,
@@ -445,6 +492,7 @@ class Rem:
 
     def _make_entry(self, operation: str, tenant_id: str) -> AuditEntry:
         """Return the entry of the running command or request for a removal, or a new one."""
+        note_action(Action.DELETE)
         entry = get_current_entry() or AuditEntry(Action.DELETE, operation)
         entry.tenant_id = tenant_id
         return entry

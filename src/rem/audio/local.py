@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from rem.audio.wav import Sound, read_wav
+from rem.audio.wav import read_wav
 from rem.errors import AudioError
 
 _PACKAGE = "moonshine_voice"
@@ -27,10 +27,11 @@ async def transcribe_locally(data: bytes) -> str:
     """Return the speech in a WAV file as text."""
     if not is_installed():
         raise AudioError("AUDIO__PROVIDER=local needs its model: install it with `pip install 'remstack[audio]'`.")
-    return await asyncio.to_thread(_transcribe, read_wav(data))
+    return await asyncio.to_thread(_transcribe, data)
 
 
-def _transcribe(sound: Sound) -> str:
+def _transcribe(data: bytes) -> str:
+    sound = read_wav(data)
     with _model_lock:
         model = _load_model()
         try:

@@ -6,11 +6,20 @@ from rem.auth.identity import CHAT, READ, WRITE, Identity
 from rem.errors import ForbiddenError, UnauthorizedError
 
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
-READING_POSTS = frozenset(("/api/v1/query", "/api/v1/embeddings", "/v1/embeddings"))
+READING_POSTS = frozenset(
+    (
+        *("/api/v1/query", "/api/v1/query/parse", "/api/v1/forget/preview"),
+        *("/api/v1/embeddings", "/v1/embeddings"),
+    )
+)
 """Paths whose POST only reads: a query is too long for an address."""
 CHAT_PATHS = frozenset(f"{root}/{path}" for root in ("/api/v1", "/v1") for path in ("chat/completions", "responses"))
-PUBLIC_PATHS = ("/health", "/.well-known/", "/docs", "/redoc", "/openapi.json", "/api/dev/token")
+DOCS_PATH = "/docs"
+PUBLIC_PATHS = ("/health", "/.well-known/", DOCS_PATH, "/openapi.json", "/api/dev/token")
 """Paths that need no login even where everything else does."""
+WEB_PAGES = ("/", "/chat", "/memory", "/graph", "/timeline", "/files", "/care")
+"""Addresses of the web interface. All show the same page, which holds nothing of a user: its scripts fetch that."""
+WEB_ASSETS, WEB_ICON = "/assets", "/favicon.svg"
 AUTH_PATH = "/api/auth"
 OWN_PATHS = tuple(f"{AUTH_PATH}/{name}" for name in ("me", "keys", "logins", "tokens"))
 """The paths below AUTH_PATH that are for people who are logged in; the others log them in."""
@@ -20,7 +29,12 @@ def is_public(path: str) -> bool:
     """Return True if a path needs no login."""
     if _is_below(path, AUTH_PATH):
         return not any(_is_below(path, own) for own in OWN_PATHS)
-    return any(_is_below(path, public.rstrip("/")) for public in PUBLIC_PATHS)
+    return is_web(path) or any(_is_below(path, public.rstrip("/")) for public in PUBLIC_PATHS)
+
+
+def is_web(path: str) -> bool:
+    """Return True if a path leads to the web interface: a page, or a file that a page loads."""
+    return path in ("/", WEB_ICON) or any(_is_below(path, root) for root in (WEB_ASSETS, *WEB_PAGES) if root != "/")
 
 
 def _is_below(path: str, parent: str) -> bool:
@@ -32,11 +46,12 @@ def check_access(identity: Identity, method: str, path: str) -> None:
 
     Methods that change something need `write`, so a new route is protected without a word.
     """
-    if identity.scopes & _get_sufficient_scopes(method, path.rstrip("/")):
+    sufficient = _get_sufficient_scopes(method, path.rstrip("/"))
+    if identity.scopes & sufficient:
         return
-    needed = READ if method in SAFE_METHODS else WRITE
     if identity.id is None and not identity.is_authenticated:
         raise UnauthorizedError("This needs a login: send a token or an API key, or log in.")
+    needed = " or ".join(sorted(sufficient))
     raise ForbiddenError(f"The token or key does not have the scope {needed}, which this needs.")
 
 

@@ -90,6 +90,10 @@ class LoginProviders:
         client = self._get(name)
         with _translate_errors(name):
             metadata = await _load_metadata(client)
+            # Microsoft's metadata has a placeholder for the directory in it.
+            is_template = "{tenantid}" in str(metadata.get("issuer"))
+            if not is_template and request.query_params.get("iss") not in (None, metadata.get("issuer")):
+                raise UnauthorizedError(f"The answer is not from the login provider {name}: start the login again.")
             token = await client.authorize_access_token(request, claims_options=self._issuer_rule(name, metadata))
             claims = token.get("userinfo")
             if not claims:
@@ -111,7 +115,8 @@ class LoginProviders:
         return {"iss": {"essential": True, "values": [issuer]}}
 
     def _to_person(self, name: str, claims: Mapping[str, Any]) -> VerifiedPerson:
-        email = str(claims.get("email") or "").strip()
+        given_email = claims.get("email")
+        email = given_email.strip() if isinstance(given_email, str) else ""
         subject = str(claims.get("sub") or "")
         is_address = "@" in email and email.isprintable() and " " not in email and len(email) <= MAX_EMAIL_CHARS
         if not is_address or not subject or _has_other_forms(email):

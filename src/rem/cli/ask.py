@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
-from typing import TYPE_CHECKING, Annotated
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rem.cli.runtime import JsonOption, TenantOption, UserOption, load_settings, print_to_stderr, run_async
+from rem.cli.runtime import (
+    ApiKeyOption,
+    JsonOption,
+    TenantOption,
+    UrlOption,
+    UserOption,
+    load_settings,
+    print_to_stderr,
+    run_async,
+)
 
 if TYPE_CHECKING:
     from rem.agents.answer_stream import AnswerStream
     from rem.agents.service import Agents
+    from rem.cli.chat.connection import ChatConnection, OutgoingMessage
     from rem.cli.output import WrappingWriter
+    from rem.context import AgentContext
     from rem.events import AnyEvent
 
 MAX_PRINTED_ARGUMENT_CHARS = 200
@@ -47,6 +59,8 @@ def ask(
             help="Exit with code 3 if the agent states a lower confidence; 0.1 if it should have found something.",
         ),
     ] = None,
+    url: UrlOption = None,
+    api_key: ApiKeyOption = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
     as_json: JsonOption = False,
@@ -59,29 +73,21 @@ def ask(
     Exit codes: 0 answered, 2 bad input, 3 no such agent, or less sure than --min-confidence, 5 no database, 6 the model
     failed.
     """
-    from rem.agents.chat import AgentRequest
-    from rem.cli.approvals import ask_in_terminal
     from rem.context import AgentContext, Scope
 
     text = _read_message(text)
     scope = Scope.for_user(user, tenant)
     email = user if user and "@" in user else None
     context = AgentContext(user_id=scope.user_id, user_email=email, tenant_id=tenant, client_id="cli")
-    if session:
-        context = context.in_session(session)
-    request = AgentRequest(context=context, text=text, agent=agent, model=model)
 
     async def work() -> float | None:
-        async with _open_agents() as agents:
-            answer = await agents.start(request)
-            if as_json:
-                return await _print_json_answer(answer)
-            confidence = await print_events(answer, is_new=session is None)
-            in_session = context.model_copy(update={"session_id": answer.session_id})
-            while (rest := await ask_in_terminal(agents, answer, in_session)) is not None:
-                answer = rest
-                confidence = await print_events(answer, is_new=False)
-            return confidence
+        if url is None:
+            return await _ask_here(context.in_session(session) if session else context, text, agent, model, as_json)
+        from rem.cli.chat.connection import OutgoingMessage
+        from rem.cli.chat.remote import RemoteConnection
+
+        message = OutgoingMessage(text, session, agent, model)
+        return await _ask_server(message, RemoteConnection.open(url, api_key, context, user), as_json)
 
     confidence = run_async(work)
     if min_confidence is not None and confidence is not None and confidence < min_confidence:
@@ -101,6 +107,92 @@ def _read_message(text: str | None) -> str:
         return sys.stdin.buffer.read().decode("utf-8-sig").removesuffix("\n")
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"Standard input is not UTF-8 text: byte {error.start + 1} is not valid.") from error
+
+
+async def _ask_here(context: AgentContext, text: str, agent: str, model: str | None, as_json: bool) -> float | None:
+    """Ask an agent in this process and print its answer. Return the confidence that it stated."""
+    from rem.agents.chat import AgentRequest
+    from rem.cli.approvals import ask_in_terminal
+
+    async with _open_agents() as agents:
+        answer = await agents.start(AgentRequest(context=context, text=text, agent=agent, model=model))
+        if as_json:
+            return await _print_json_answer(answer)
+        confidence = await print_events(answer, is_new=context.session_id is None)
+        in_session = context.model_copy(update={"session_id": answer.session_id})
+        while (rest := await ask_in_terminal(agents, answer, in_session)) is not None:
+            answer = rest
+            confidence = await print_events(answer, is_new=False)
+        return confidence
+
+
+async def _ask_server(
+    message: OutgoingMessage, connecting: AbstractAsyncContextManager[ChatConnection], as_json: bool
+) -> float | None:
+    """Ask a server and print its answer. Return the confidence that the agent stated. Raise its error, if any."""
+    from rem.cli.output import WrappingWriter, get_line_width, print_json
+    from rem.errors import ModelError
+
+    answer, writer = ServerAnswer(), WrappingWriter(get_line_width())
+    async with connecting as connection, aclosing(connection.send(message)) as events:
+        async for event in events:
+            answer.add(event)
+            if not as_json:
+                _print_event(event, writer)
+    if not as_json:
+        writer.close()
+    if answer.error is not None:
+        raise ModelError(answer.error)
+    if as_json:
+        print_json(answer.as_json())
+    elif message.session is None and answer.session_id is not None:
+        print_to_stderr(f"(To go on: --session {answer.session_id})")
+    return answer.confidence
+
+
+@dataclass(slots=True)
+class ServerAnswer:
+    """What the events of a server say about its answer, by the names of `AgentAnswer`."""
+
+    text: str = ""
+    agent: str | None = None
+    model: str | None = None
+    session_id: str | None = None
+    message_id: str | None = None
+    reasoning: str = ""
+    tool_calls: dict[str, dict[str, Any]] = field(default_factory=dict)
+    confidence: float | None = None
+    sources: list[str] | None = None
+    error: str | None = None
+
+    def add(self, event: AnyEvent) -> None:
+        """Note one event."""
+        from rem.events import ErrorEvent, MetadataEvent, ReasoningEvent, TextEvent, ToolCallEvent
+
+        match event:
+            case TextEvent():
+                self.text += event.content
+            case ReasoningEvent():
+                self.reasoning += event.content
+            case ToolCallEvent(status="started"):
+                self.tool_calls[event.tool_id] = {"name": event.tool_name, "args": event.arguments, "result": None}
+            case ToolCallEvent() if event.tool_id in self.tool_calls:
+                self.tool_calls[event.tool_id]["result"] = event.result
+            case MetadataEvent():
+                self.agent = event.agent_schema or self.agent
+                self.model = event.model_version or self.model
+                self.session_id = event.session_id or self.session_id
+                self.message_id = event.message_id or self.message_id
+                self.confidence = self.confidence if event.confidence is None else event.confidence
+                self.sources = event.sources or self.sources
+            case ErrorEvent():
+                self.error = event.message
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the answer as JSON values."""
+        values = asdict(self)
+        del values["error"]
+        return {**values, "reasoning": self.reasoning or None, "tool_calls": list(self.tool_calls.values())}
 
 
 @asynccontextmanager

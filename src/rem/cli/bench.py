@@ -213,8 +213,9 @@ def _print_documents(report: DocumentsReport) -> None:
 @app.command()
 def week(
     path: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A week as YAML. Default: the week that comes with REM.")
+        Path | None, typer.Argument(metavar="[FILE]", help="A week as YAML. Default: a week that comes with REM.")
     ] = None,
+    number: Annotated[int, typer.Option(min=1, max=2, help="Which of the weeks that come with REM.")] = 1,
     days: Annotated[int, typer.Option(min=1, max=7, help="Only the first N days.")] = 7,
     tickets: Annotated[
         bool, typer.Option("--tickets/--no-tickets", help="Also search 300 similar notes for ticket numbers.")
@@ -241,7 +242,7 @@ def week(
     from rem.evals.week.data import read_week
     from rem.settings import get_settings
 
-    data = read_week(path)
+    data = read_week(path, number)
     tenant = f"bench-week-{uuid4().hex[:8]}"
 
     def measure(settings: Settings, *, is_new_server: bool) -> Coroutine[None, None, MeasuredWeek]:

@@ -95,6 +95,47 @@ def rollback(
         print_to_stderr("The next command that opens the embedded database migrates it again.")
 
 
+@app.command()
+def backup(
+    file: Annotated[Path, typer.Argument(help="The new file.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write the memory of all users to one file.
+
+    It has all tenants. REM may be in use meanwhile.
+    """
+    from rem.cli.output import print_json, progress_bar
+    from rem.db.backup import back_up
+
+    settings = _require_database_settings()
+    with progress_bar("Tables") as on_table:
+        report = run_async(lambda: back_up(settings, file, on_progress=print_to_stderr, on_table=on_table))
+    if as_json:
+        print_json(report)
+    else:
+        echo(f"Wrote {report.size_bytes:,} bytes to {report.file}.")
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(help="A file that `rem db backup` wrote.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Restore a backup into an empty database."""
+    from rem.cli.output import format_count, print_json, progress_bar
+    from rem.db.backup import restore as restore_backup
+
+    settings = _require_database_settings()
+    with progress_bar("Tables") as on_table:
+        report = run_async(lambda: restore_backup(settings, file, on_progress=print_to_stderr, on_table=on_table))
+    if as_json:
+        print_json(report)
+        return
+    echo(f"Restored {format_count(sum(report.rows.values()), 'row')}.")
+    if report.migrated:
+        echo(f"Applied {', '.join(report.migrated)}.")
+
+
 @app.command("rebuild-cache")
 def rebuild_cache(as_json: JsonOption = False) -> None:
     """Rebuild the key cache and the graph from the tables. REM does this itself after a crash."""

@@ -192,8 +192,8 @@ async def _check_search() -> str:
             f"{format_count(state.unindexed_rows, 'row')} of text are not indexed: run `rem db index --rescan`."
         )
     waiting = f"; {format_count(state.backlog.rows, 'row')} waiting" if state.backlog.rows else ""
-    embedded_by = f"embedded by {state.model}" if state.model else "none embedded yet"
-    return f"{format_count(state.passages, 'passage')}, {state.embedded} {embedded_by}{waiting}" + (
+    embedded = f"{state.embedded} embedded by {state.model}" if state.model else "none embedded yet"
+    return f"{format_count(state.passages, 'passage')}, {embedded}{waiting}" + (
         f". {why_words_only}" if why_words_only else ""
     )
 

@@ -11,7 +11,7 @@ from rem.cli import eval_answers, eval_golden, eval_memory, eval_phoenix
 from rem.cli.eval_output import print_case, print_failures, print_outcome, print_summary, require_no_regression
 from rem.cli.eval_workbench import PREVIOUS, Gates, RunOutcome, Workbench, with_workbench
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, YesOption, confirm, print_to_stderr
-from rem.cli.terminal_text import echo
+from rem.cli.terminal_text import echo, escape_control_characters
 
 if TYPE_CHECKING:
     from rem.evals.experiment_report import RunComparison, RunSummary
@@ -285,7 +285,8 @@ def report(
 
     stored, page = with_workbench(work, user, tenant)
     path = output or Path(f"{stored.name}-{stored.number}.html")
-    path.write_text(page, encoding="utf-8")
+    # Control characters of outputs have no place in a page.
+    path.write_text(escape_control_characters(page), encoding="utf-8")
     echo(f"Wrote {path}.")
 
 

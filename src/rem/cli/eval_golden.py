@@ -54,12 +54,18 @@ def from_session(
     Read the references before you use them: they are what the agent said at that time.
     """
     from rem.context import Scope
+    from rem.errors import NotFoundError
     from rem.evals.golden_sets import golden_from_session
 
     scope = Scope.for_user(require_user(user), tenant)
 
     async def work(rem: Rem) -> list[GoldenCase]:
-        session_id = await rem.memory(scope).resolve_session_id(session)
+        memory = rem.memory(scope)
+        session_id = await memory.resolve_session_id(session)
+        try:
+            await memory.get_session(session_id)
+        except NotFoundError as error:
+            raise NotFoundError(f"There is no session {session!r}: `rem sessions list` shows yours.") from error
         return await golden_from_session(rem, scope, session_id, with_history=history)
 
     _write(run_with_rem(work), output)

@@ -41,9 +41,14 @@ def print_outcome(outcome: RunOutcome, gates: Gates, user: str | None, tenant: s
 
 
 def require_no_regression(comparison: RunComparison) -> None:
-    """Raise RegressionError if a run is worse than its baseline."""
-    from rem.errors import RegressionError
+    """Raise RegressionError if a run is worse than its baseline, InvalidInputError if they cannot be compared."""
+    from rem.errors import InvalidInputError, RegressionError
 
+    if not comparison.common_cases:
+        raise InvalidInputError(
+            f"{comparison.run.label} and {comparison.baseline.label} have no case in common, so nothing was compared: "
+            "choose another baseline."
+        )
     if comparison.regressions:
         changes = [f"{item.label} {item.before:.3f} → {item.after:.3f}" for item in comparison.regressions]
         raise RegressionError(
@@ -52,12 +57,14 @@ def require_no_regression(comparison: RunComparison) -> None:
 
 
 def _require_passed(summary: RunSummary, min_pass_rate: float | None) -> None:
+    from rem.cli.output import format_count
     from rem.errors import FailedCasesError
 
     show = f"`rem eval show {summary.run.label}` names them."
     if summary.errors or summary.evaluator_errors:
         raise FailedCasesError(
-            f"{summary.errors} cases and {summary.evaluator_errors} judgements ended with an error: {show}"
+            f"{format_count(summary.errors, 'case')} and {format_count(summary.evaluator_errors, 'judgement')} ended "
+            f"with an error: {show}"
         )
     if min_pass_rate is not None and (summary.pass_rate or 0.0) < min_pass_rate:
         raise FailedCasesError(
@@ -67,11 +74,11 @@ def _require_passed(summary: RunSummary, min_pass_rate: float | None) -> None:
 
 def print_summary(summary: RunSummary, comparison: RunComparison | None) -> None:
     """Print the scores of a run; with a comparison, how they changed."""
-    from rem.cli.output import print_table, print_wrapped
+    from rem.cli.output import format_count, print_table, print_wrapped
 
     stored = summary.run
     state = "" if summary.is_complete else f", {summary.outputs} run"
-    echo(f"{stored.label}: {stored.target['kind']} {stored.target_name}, {summary.cases} cases{state}")
+    echo(f"{stored.label}: {stored.target['kind']} {stored.target_name}, {format_count(summary.cases, 'case')}{state}")
     if summary.pass_rate is not None:
         echo(f"passed {summary.passed} of {summary.judged} ({summary.pass_rate:.1%})")
     failed = summary.errors + summary.evaluator_errors

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -96,13 +97,13 @@ class Workbench:
         self, stored: ExperimentRun, target: Target | None, concurrency: int, output: Path | None, gates: Gates
     ) -> RunOutcome:
         """Work off the cases of a run, and write its files."""
-        from rem.cli.output import progress_bars
+        from rem.cli.output import progress_bars, without_echo
         from rem.evals.experiment_report import compare, summarize_run, write_results
         from rem.evals.experiments import RunOptions
 
-        with progress_bars("Running", "Judging", line_seconds=30) as (on_output, on_scores):
+        with without_echo(), progress_bars("Running", "Judging", line_seconds=30) as (on_output, on_scores):
             options = RunOptions(concurrency, on_output=on_output, on_scores=on_scores)
-            with _stop_on_interrupt(options):
+            with _stop_on_interrupt(options, stored.label):
                 stored = await self.experiments.complete(stored, target, self.judge, options)
         cases = await self.experiments.store.load_cases(stored)
         folder = (
@@ -143,7 +144,7 @@ async def _open_workbench(user: str | None, tenant: str) -> AsyncIterator[Workbe
 
 
 @contextmanager
-def _stop_on_interrupt(options: RunOptions) -> Iterator[None]:
+def _stop_on_interrupt(options: RunOptions, label: str) -> Iterator[None]:
     """Let the first Ctrl-C finish the cases in flight, and the second one stop at once."""
     if threading.current_thread() is not threading.main_thread():
         # Only the main thread receives signals.
@@ -152,15 +153,19 @@ def _stop_on_interrupt(options: RunOptions) -> Iterator[None]:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def on_signal() -> None:
-        if options.stop.is_set() and task is not None:
-            task.cancel()
+        if options.stop.is_set():
+            if task is not None:
+                task.cancel()
+            return
         options.stop.set()
-        print_to_stderr("Finishing the cases in flight. Press Ctrl-C again to stop at once.")
+        # Not with click, whose output the bars would overwrite.
+        print("Finishing the cases in flight. Press Ctrl-C again to stop at once.", file=sys.stderr)  # noqa: T201
 
     loop.add_signal_handler(signal.SIGINT, on_signal)
     try:
         yield
     except asyncio.CancelledError:
+        print_to_stderr(f"Stopped. `rem eval resume {label}` continues.")
         raise typer.Exit(130) from None
     finally:
         loop.remove_signal_handler(signal.SIGINT)

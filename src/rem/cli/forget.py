@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -147,7 +147,7 @@ def _forget_name(
         _forget_topic(label, mentions, dry_run, yes, user, tenant, as_json)
         return
     if as_json:
-        print_json({"plan": _plan_json(plan), "report": None if report is None else _report_json(report)})
+        print_json({"plan": plan.as_json(), "report": None if report is None else report.as_json()})
     elif report is not None:
         _show_report(report)
     if report is not None and not report.is_gone:
@@ -348,45 +348,3 @@ def _show_erasure(user: str, report: EraseReport, *, err: bool = False) -> None:
         )
     else:
         echo(f"Erased {format_count(report.before, 'row')} of {user}; nothing is left.")
-
-
-def _plan_json(plan: ForgetPlan) -> dict[str, Any]:
-    def rows_json(rows: Sequence[AffectedRow]) -> list[dict[str, Any]]:
-        return [
-            {
-                "table": row.ref.table,
-                "id": row.ref.id,
-                "key": row.key,
-                "fields": row.fields,
-                "excerpt": row.excerpt,
-                "along": row.dependent_rows,
-                "stays": row.is_kept,
-            }
-            for row in rows
-        ]
-
-    return {
-        "names": plan.names,
-        "with_mentions": plan.with_mentions,
-        "rows": rows_json(plan.rows),
-        "facts": rows_json(plan.facts),
-        "statements": [
-            {"id": statement.id, "says": statement.text, "state": statement.state} for statement in plan.statements
-        ],
-        "mentions": rows_json(plan.mentions),
-        "summaries": plan.summaries,
-        "shared": plan.shared,
-        "files": plan.files,
-    }
-
-
-def _report_json(report: ForgetReport) -> dict[str, Any]:
-    return {
-        "erased": dict(report.erased),
-        "changed": report.changed,
-        "statements": report.statements,
-        "refused": report.refused,
-        "kept_mentions": report.kept_mentions,
-        "left": report.left,
-        "is_gone": report.is_gone,
-    }

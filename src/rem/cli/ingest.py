@@ -381,6 +381,7 @@ def _print_index_error(report: IngestReport) -> None:
 
 def _print_failures(report: IngestReport) -> None:
     for file in report.failures[:MAX_PRINTED_FAILURES]:
-        print_to_stderr(f"Failed: {file.name}: {file.error}")
+        error = file.error or ""
+        print_to_stderr(f"Failed: {error if error.startswith(file.name) else f'{file.name}: {error}'}")
     if len(report.failures) > MAX_PRINTED_FAILURES:
         print_to_stderr(f"{len(report.failures) - MAX_PRINTED_FAILURES} more failures: --json lists all of them.")

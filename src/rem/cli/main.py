@@ -9,10 +9,13 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from rem.cli import (
     admin,
@@ -114,11 +117,17 @@ def options(
         os.environ["REM_CONFIG"] = str(config)
 
 
+@cache
+def build_command() -> Callable[..., Any]:
+    """Return the command with all its sub-commands. Building it takes longer than most commands, so do it once."""
+    return get_command(app)
+
+
 def run() -> None:
     """Run the console script. Print errors of REM as one paragraph, without a traceback, and exit with their code."""
     set_up_streams()
     try:
-        app()
+        build_command()()
     except RemError as error:
         echo(f"Error: {error}", err=True)
         sys.exit(error.exit_code)

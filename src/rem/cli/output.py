@@ -192,6 +192,24 @@ def progress_bar(label: str) -> Iterator[OnProgress]:
 
 
 @contextmanager
+def without_echo() -> Iterator[None]:
+    """Keep keys that are pressed in the block, Ctrl-C included, from appearing in what is drawn. A prompt gets them."""
+    # A process in the background would be stopped if it changed the terminal.
+    if not sys.stdin.isatty() or os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(sys.stdin)
+    quiet = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+@contextmanager
 def progress_bars(*labels: str, line_seconds: float | None = None) -> Iterator[list[OnProgress]]:
     """Show progress bars on standard error if that is a terminal, else print a line every `line_seconds`, if given.
 

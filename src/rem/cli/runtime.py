@@ -52,7 +52,10 @@ def require_user(user: str | None) -> str:
     from rem.errors import InvalidInputError
 
     if user is None:
-        raise InvalidInputError("This needs a user: add --user you@example.com, or set REM_USER once for all commands.")
+        raise InvalidInputError(
+            "This needs a user: add --user you@example.com, or say once who you are with `rem config set user "
+            "you@example.com` (or the variable REM_USER)."
+        )
     return user
 
 
@@ -68,6 +71,12 @@ UserOption = Annotated[
     ),
 ]
 TenantOption = Annotated[str, typer.Option("--tenant", help="The tenant.")]
+UrlOption = Annotated[
+    str | None, typer.Option("--url", envvar="REM_URL", help="A REM server. Default: the memory of this machine.")
+]
+ApiKeyOption = Annotated[
+    str | None, typer.Option("--api-key", envvar="REM_API_KEY", help="The API key for the server.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 ExpireInOption = Annotated[
@@ -183,4 +192,8 @@ def set_up_logging(verbose: bool) -> None:
 
     logger.remove()
     logger.configure(patcher=scrub_record)
-    logger.add(sys.stderr, level="DEBUG" if verbose else "WARNING", diagnose=False, format="{level}: {message}")
+    # A failed answer is an error of the command as well, which prints it with its reason.
+    levels: dict[str | None, str | int | bool] = (
+        {"": "DEBUG"} if verbose else {"": "WARNING", "rem.agents.answer_stream": "ERROR"}
+    )
+    logger.add(sys.stderr, level=0, filter=levels, diagnose=False, format="{level}: {message}")

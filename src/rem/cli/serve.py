@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rem.settings import Settings
 
 LISTEN_POLL_SECONDS = 0.05
+MAX_OPEN_FILES = 65_536
 LogLevel: TypeAlias = Literal["critical", "error", "warning", "info", "debug"]
 
 
@@ -67,6 +68,7 @@ def serve(
         run_with_rem(_do_nothing)
     _announce_when_listening(host, port)
     _exit_with_0_on_sigterm()
+    _allow_many_connections()
     uvicorn.run(
         "rem.api.main:app",
         host=host,
@@ -75,6 +77,9 @@ def serve(
         reload=reload,
         # Watch only the code, because the data of REM may be below the current folder.
         reload_dirs=[str(Path(rem.__file__).parent)] if reload else None,
+        http="rem.api.http_protocol:ProtectedHttpProtocol",
+        # REM has no WebSocket. uvicorn would answer them past the middleware, and write their paths to the log.
+        ws="none",
         log_config=_log_config(log_level or api.log_level),
         # The request log has the same lines, without the content of paths and query strings.
         access_log=False,
@@ -120,6 +125,19 @@ def _exit_with_0_on_sigterm() -> None:
         raise SystemExit(0)
 
     signal.signal(signal.SIGTERM, exit_normally)
+
+
+def _allow_many_connections() -> None:
+    """Raise the number of files and connections that the server processes may open to what the system allows."""
+    try:
+        import resource
+    except ImportError:
+        # Windows has no such limit.
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _announce_when_listening(host: str, port: int) -> None:

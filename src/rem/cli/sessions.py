@@ -24,6 +24,7 @@ from rem.cli.runtime import (
     confirm,
     load_settings,
     print_to_stderr,
+    require_user,
     run_with_rem,
 )
 from rem.cli.terminal_text import echo
@@ -371,11 +372,7 @@ def _print_idle(sessions: Sequence[Session], *, err: bool = False) -> None:
 
 
 def _open_memory(rem: Rem, user: str | None, tenant: str) -> MemoryManager:
-    from rem.errors import InvalidInputError
-
-    if user is None:
-        raise InvalidInputError("Sessions have an owner: name the user with --user, or set REM_USER.")
-    return rem.memory(user, tenant=tenant)
+    return rem.memory(require_user(user), tenant=tenant)
 
 
 @contextmanager

@@ -17,7 +17,14 @@ from rem.agents.expressions import Expression, ExpressionError, Score
 from rem.agents.json_schema import check_answer, check_schema, format_path
 from rem.agents.output_modes import parse_json_object
 from rem.agents.yaml_parser import describe_issues
-from rem.errors import InvalidAgentError, InvalidInputError, ModelError, ModelRequiredError
+from rem.errors import (
+    AgentNotFoundError,
+    InvalidAgentError,
+    InvalidInputError,
+    ModelError,
+    ModelRequiredError,
+    NotFoundError,
+)
 from rem.evals.documents import ndcg
 from rem.evals.golden_sets import GoldenCase, hash_json
 from rem.evals.report import mrr, recall
@@ -168,7 +175,8 @@ async def load_evaluators(names: Sequence[str], agents: Agents, context: AgentCo
     evaluators = []
     for name in names:
         path = Path(name)
-        schema = _read_file(path) if path.suffix in (".yaml", ".yml") else await agents.catalog.get(name, context.scope)
+        is_file = path.suffix in (".yaml", ".yml")
+        schema = _read_file(path) if is_file else await _find_evaluator(name, agents, context)
         evaluators.append(Evaluator(schema))
     duplicate = next(
         (item.name for item in evaluators if [other.name for other in evaluators].count(item.name) > 1), None
@@ -176,6 +184,13 @@ async def load_evaluators(names: Sequence[str], agents: Agents, context: AgentCo
     if duplicate is not None:
         raise InvalidInputError(f"The evaluator {duplicate} is given more than once.")
     return evaluators
+
+
+async def _find_evaluator(name: str, agents: Agents, context: AgentContext) -> AgentSchema:
+    try:
+        return await agents.catalog.get(name, context.scope)
+    except AgentNotFoundError as error:
+        raise NotFoundError(f"There is no evaluator {name!r}: `rem eval evaluators` lists all.") from error
 
 
 def _read_file(path: Path) -> AgentSchema:

@@ -124,14 +124,19 @@ def read_golden_set(path: Path) -> GoldenSet:
 
 
 def write_golden_set(cases: Sequence[GoldenCase], path: Path) -> None:
-    """Write cases as JSON lines or as YAML; the suffix tells the format."""
+    """Write cases as JSON lines or as YAML; the suffix tells the format. An existing file is not replaced."""
     if path.suffix in (".yaml", ".yml"):
         text = yaml.safe_dump([case.as_json() for case in cases], sort_keys=False, allow_unicode=True, width=120)
     elif path.suffix == ".jsonl":
         text = format_jsonl(cases)
     else:
         raise InvalidInputError(f"{path}: write a golden set to a file that ends in .jsonl or .yaml.")
-    path.write_text(text, encoding="utf-8")
+    try:
+        # A golden set is edited by people: what they wrote must not be lost.
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise InvalidInputError(f"{path} exists: choose another name, or remove it first.") from error
 
 
 def format_jsonl(cases: Iterable[GoldenCase]) -> str:
@@ -199,7 +204,10 @@ def _format_line(line: int | None) -> str:
 
 
 def _read_csv(path: Path) -> Iterator[tuple[int, Any]]:
-    """Read rows with the columns input, reference and id. Other columns become metadata."""
+    """Read rows with the columns input, reference and id. Other columns become metadata.
+
+    A reference may be a JSON list or object.
+    """
     reader = csv.reader(io.StringIO(_decode(path), newline=""), strict=True)
     line = 1
     try:
@@ -228,7 +236,17 @@ def _make_csv_case(header: list[str], row: list[str], where: str) -> dict[str, A
         raise InvalidInputError(f"{where}: has {len(row)} fields, but the first line has {len(header)}.")
     fields = dict(zip(header, row, strict=True))
     case: dict[str, Any] = {name: fields[name] for name in _CASE_COLUMNS if fields.get(name)}
+    if case.get("reference", "").startswith(("[", "{")):
+        case["reference"] = _parse_json(case["reference"])
     return case | {"metadata": {name: value for name, value in fields.items() if name not in _CASE_COLUMNS and value}}
+
+
+def _parse_json(text: str) -> Any:
+    """Return the list or the object in a cell; any other text as it is."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
 
 
 def _decode(path: Path) -> str:

@@ -13,7 +13,6 @@ from rem.app import Rem
 from rem.context import Scope
 from rem.db.repository import WriteReport
 from rem.db.sql import query
-from rem.embeddings import open_embedder
 from rem.errors import InvalidInputError
 from rem.evals.dataset import Case, Dataset, DatasetMessage, DatasetSession, DatasetText, Question
 from rem.models import Entity, Message, Resource, Session
@@ -178,11 +177,9 @@ class RetrievalBenchmark:
 
     async def configuration(self, settings: Settings) -> dict[str, Any]:
         """Return the settings that influence the results."""
-        embedder = open_embedder(settings)
-        await embedder.close()
         search = self._build_query("")
         return {
-            "embedder": embedder.model,
+            "embedder": self._rem.embedder.model,
             "mode": search.mode,
             "limit": search.limit,
             "min_similarity": search.min_similarity,

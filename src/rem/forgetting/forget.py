@@ -61,6 +61,18 @@ class ForgetReport:
         """Return whether everything in the plan is gone."""
         return not self.left
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {
+            "erased": dict(self.erased),
+            "changed": self.changed,
+            "statements": self.statements,
+            "refused": self.refused,
+            "kept_mentions": self.kept_mentions,
+            "left": self.left,
+            "is_gone": self.is_gone,
+        }
+
 
 async def plan_forget(database: Database, scope: Scope, label: str, *, with_mentions: bool = False) -> ForgetPlan:
     """Return what `forget` would remove for a name or key. Change nothing."""
@@ -89,7 +101,9 @@ async def forget(
                 await record(connection)
             return removed
 
-    async with hold_owner_lock(database, plan.scope, timeout_seconds=LOCK_TIMEOUT_SECONDS):
+    async with hold_owner_lock(database, plan.scope, timeout_seconds=LOCK_TIMEOUT_SECONDS) as holder:
+        # The snapshot of the removal does not show passages that are stored after it: they would outlive their row.
+        await holder.execute(query("forgetting", "stop_indexing"), plan.scope.tenant_id, plan.scope.user_id)
         report, erased = await retry_when_busy(remove)
         await _verify(database, plan, erased, report)
     await erase_traces(database)

@@ -63,6 +63,18 @@ class AffectedRow:
     is_own_answer: bool = False
     """An answer of REM, which only repeats other texts."""
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the row as JSON values."""
+        return {
+            "table": self.ref.table,
+            "id": self.ref.id,
+            "key": self.key,
+            "fields": self.fields,
+            "excerpt": self.excerpt,
+            "along": self.dependent_rows,
+            "stays": self.is_kept,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class AffectedStatement:
@@ -145,6 +157,22 @@ class ForgetPlan:
             parts += [f"{row.ref.table}/{row.ref.id}/{row.version}" for row in self.mentions]
             parts += map(str, self.summaries)
         return hashlib.sha256("\n".join(sorted(parts)).encode()).hexdigest()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the plan as JSON values."""
+        return {
+            "names": self.names,
+            "with_mentions": self.with_mentions,
+            "rows": [row.as_json() for row in self.rows],
+            "facts": [row.as_json() for row in self.facts],
+            "statements": [
+                {"id": statement.id, "says": statement.text, "state": statement.state} for statement in self.statements
+            ],
+            "mentions": [row.as_json() for row in self.mentions],
+            "summaries": self.summaries,
+            "shared": self.shared,
+            "files": self.files,
+        }
 
 
 class ForgetPlanner:

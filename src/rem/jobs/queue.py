@@ -70,6 +70,12 @@ class JobQueue:
             rows = await connection.fetch(query("jobs", "list"), stored, kind, limit)
         return [Job.from_row(dict(row)) for row in rows]
 
+    async def list_for_owner(self, tenant_id: str, user_id: str | None, *, limit: int = 100) -> Sequence[Job]:
+        """Return the jobs of an owner, the newest first."""
+        async with self._database.connection() as connection:
+            rows = await connection.fetch(query("jobs", "list_by_owner"), tenant_id, user_id, limit)
+        return [Job.from_row(dict(row)) for row in rows]
+
     async def get(self, job_id: int) -> Job:
         """Return one job. Raise a NotFoundError if it has succeeded, was cancelled or never existed."""
         async with self._database.connection() as connection:

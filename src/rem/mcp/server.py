@@ -6,6 +6,7 @@ import inspect
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,12 @@ def _let_client_ask(env_of: EnvSource) -> EnvSource:
 
 
 def _make_tool(name: str, function: ToolFunction, env_of: EnvSource) -> FunctionTool:
+    return _describe_tool(name, function).model_copy(update={"fn": bind_tool(function, env_of, to_tool_error)})
+
+
+@cache
+def _describe_tool(name: str, function: ToolFunction) -> FunctionTool:
+    """Return a tool with its schemas but without an environment. All servers share it: the schemas take time."""
     traits = get_traits(function)
     annotations = ToolAnnotations(
         title=name.replace("_", " "),
@@ -90,12 +97,16 @@ def _make_tool(name: str, function: ToolFunction, env_of: EnvSource) -> Function
         open_world_hint=traits.is_open_world,
     )
     return FunctionTool.from_function(
-        bind_tool(function, env_of, to_tool_error),
+        bind_tool(function, _get_no_env),
         name=name,
         description=inspect.getdoc(function),
         annotations=annotations,
         tags=set(),
     )
+
+
+def _get_no_env() -> ToolEnv:
+    raise LookupError("a description of a tool cannot be called")
 
 
 def _add_page(server: FastMCP[Any], page: ResourcePage, env_of: EnvSource) -> None:

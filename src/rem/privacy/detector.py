@@ -47,6 +47,31 @@ def find_private_data(text: str, kinds: frozenset[PrivacyKind]) -> list[Finding]
     """Return what a text contains of these kinds, in order and without overlaps."""
     if not kinds:
         return []
+    if text.isascii() or not _OTHER_FORM.search(text):
+        return _find_in_plain_text(text, kinds)
+    plain = text.translate(_PLAIN_FORMS)
+    findings = _find_in_plain_text(plain, kinds)
+    if not findings or len(plain) == len(text):
+        return findings
+    places = [place for place, character in enumerate(text) if character not in _INVISIBLE]
+    return [found._replace(start=places[found.start], end=places[found.end - 1] + 1) for found in findings]
+
+
+# Web pages and PDF files have spaces, hyphens and invisible characters of their own, and Asian keyboards wide letters.
+_INVISIBLE = frozenset("\u00ad\u200b\u200c\u200d\u2060\ufeff")
+_ZEROS = (0x660, 0x6F0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xE50, 0xED0, 0xF20, 0x1040, 0x17E0)
+"""The digit 0 of other scripts: Arabic, Persian, Devanagari and so on."""
+_PLAIN_FORMS: dict[int, str | None] = {
+    **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
+    **{zero + digit: str(digit) for zero in _ZEROS for digit in range(10)},
+    **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
+    **dict.fromkeys((0x2010, 0x2011, 0x2012, 0x2013, 0x2212), "-"),
+    **{ord(character): None for character in _INVISIBLE},
+}
+_OTHER_FORM = re.compile(f"[{''.join(map(chr, _PLAIN_FORMS))}]")
+
+
+def _find_in_plain_text(text: str, kinds: frozenset[PrivacyKind]) -> list[Finding]:
     findings: list[Finding] = []
     if PrivacyKind.CREDENTIALS in kinds and len(text) >= MIN_CREDENTIAL_CHARS:
         findings += _find_credentials(text)
@@ -79,7 +104,8 @@ def _drop_overlaps(findings: list[Finding]) -> list[Finding]:
 # Credentials.
 
 _CREDENTIALS = PrivacyKind.CREDENTIALS
-_WORD_START = r"(?<![A-Za-z0-9_-])"
+_WORD_START = r"(?<![A-Za-z0-9-])(?<![A-Za-z0-9]_)(?<![A-Za-z0-9]__)"
+"""Markdown may have one or two underscores before a word."""
 _ISSUED_TOKENS: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"gh[pousr]_[A-Za-z0-9]{30,255}+", "token"),
     (("github_pat_",), r"github_pat_[A-Za-z0-9_]{40,255}+", "token"),
@@ -107,7 +133,8 @@ _ISSUED_TOKENS: tuple[tuple[tuple[str, ...], str, str], ...] = (
 )
 """The words that a token contains, its pattern and its label. After its prefix, each of them is random."""
 _HINTS = tuple((hints, re.compile(_WORD_START + pattern), label) for hints, pattern, label in _ISSUED_TOKENS)
-_ANY_HINT = re.compile("|".join(re.escape(hint) for hints, _, _ in _ISSUED_TOKENS for hint in hints) + "|sk-|remk_|eyJ")
+_ALL_HINTS = (*(hint for hints, _, _ in _ISSUED_TOKENS for hint in hints), "sk-", "sk_", "remk_", "eyJ")
+_ANY_HINT = re.compile("|".join(map(re.escape, _ALL_HINTS)))
 # Most texts have no word as long as a token. Looking for one is much cheaper than looking for each kind of token.
 _LONG_WORD = re.compile(r"[A-Za-z0-9_+/=.~:-]{16,}+")
 _TOKEN_CHARACTERS = bytes(
@@ -119,7 +146,7 @@ _JWT = re.compile(
     r"(?<![A-Za-z0-9_.-])eyJ[A-Za-z0-9_-]{8,4000}+\.[A-Za-z0-9_-]{4,8000}+\.[A-Za-z0-9_-]{0,2000}+(?![A-Za-z0-9_-])"
 )
 _URL_PASSWORD = re.compile(
-    r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}+://[^\s/?#:@]{0,100}+:(?P<value>[^\s/?#@]{1,200}+)@[^\s/?#@]"
+    r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{1,30}+://[^\s/?#:@]{0,100}+:(?P<value>[^\s/?#]{1,200})@[^\s/?#@]"
 )
 _NAMED_VALUE = re.compile(
     r"(?<![A-Za-z0-9])(?:(?P<name>(?:api|secret|access|encryption|signing|account)[_ -]?(?:access[_ -]?)?key"
@@ -150,13 +177,21 @@ def _find_credentials(text: str) -> Iterator[Finding]:
         yield from _find_values(_URL_PASSWORD, text, "password", lambda value: not _PLACEHOLDER.match(value))
     if _LONG_RUN not in text.encode(errors="replace").translate(_TOKEN_CHARACTERS):
         return
-    if _ANY_HINT.search(" ".join(_LONG_WORD.findall(text))):
+    if _contains_any(text, _ALL_HINTS) and _ANY_HINT.search(" ".join(_LONG_WORD.findall(text))):
         yield from _find_issued_tokens(text)
     if "earer" in text:
         yield from _find_values(_BEARER, text, "token", is_random)
     lower = text.lower()
-    if any(hint in lower for hint in _NAME_HINTS) and ("=" in text or ":" in text):
+    if _contains_any(lower, _NAME_HINTS) and ("=" in text or ":" in text):
         yield from _find_named_values(text)
+
+
+def _contains_any(text: str, words: tuple[str, ...]) -> bool:
+    """Return whether a text contains one of some words. This is faster than a regular expression or `any`."""
+    for word in words:  # noqa: SIM110
+        if word in text:
+            return True
+    return False
 
 
 def _find_issued_tokens(text: str) -> Iterator[Finding]:
@@ -219,7 +254,7 @@ def find_private_keys(text: str) -> Iterator[tuple[int, int]]:
 # Card numbers.
 
 _CARD_NUMBER = re.compile(
-    r"(?<![\w.,/+-])(?:\d{14,16}|\d{19}|\d{4}([ -])\d{4}\1\d{4}\1\d{4}|\d{4}([ -])\d{6}\2\d{4,5})(?![\w-])(?![.,]\d)"
+    r"(?<![\w.,/+-])(?:\d{14,16}|\d{19}|\d{4}([ .-])\d{4}\1\d{4}\1\d{4}|\d{4}([ .-])\d{6}\2\d{4,5})(?![\w-])(?![.,]\d)"
 )
 _DIGIT_CHARACTERS = bytes(ord("d" if 48 <= code < 58 else " ") for code in range(256))
 _CARD_ISSUERS = re.compile(
@@ -236,8 +271,8 @@ _CONTEXT_CHARS = 40
 
 
 def _has_long_number(text: str) -> bool:
-    """Return whether a text has as many digits in a row as a card, apart from spaces and hyphens."""
-    return b"d" * MIN_CARD_DIGITS in text.encode(errors="replace").translate(_DIGIT_CHARACTERS, b" -")
+    """Return whether a text has as many digits in a row as a card, apart from spaces, dots and hyphens."""
+    return b"d" * MIN_CARD_DIGITS in text.encode(errors="replace").translate(_DIGIT_CHARACTERS, b" .-")
 
 
 def _find_card_numbers(text: str) -> Iterator[Finding]:

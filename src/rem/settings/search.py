@@ -19,7 +19,7 @@ class EmbeddingSettings(SettingsGroup):
 
     provider: EmbeddingProviderName = Field(
         default="auto",
-        description=("Source of the vectors. `auto` means `local` if its weights are installed, otherwise `none`."),
+        description="Source of the vectors. `auto` means `local`.",
     )
     model: str | None = Field(default=None, description="Model name. Without it, the default model of the provider.")
     model_path: Path | None = Field(
@@ -60,19 +60,34 @@ class SearchSettings(SettingsGroup):
 class RerankerSettings(SettingsGroup):
     """The cross-encoder that reranks search hits ([guide](reranking.md))."""
 
-    model_path: Path | None = Field(
-        default=None, description="Folder with an exported cross-encoder. Without it, reranking is off."
+    enabled: bool | None = Field(
+        default=None,
+        description=(
+            "`true` reranks the hits of SEARCH and the rows of answers to plain questions, `false` nothing. Not set: "
+            "answers, and with a model of your own SEARCH too."
+        ),
     )
-    candidates: int = Field(default=50, ge=1, le=200, description="Number of best hits that are reranked.")
+    model_path: Path | None = Field(
+        default=None, description="Folder with an exported cross-encoder, instead of REM's own one."
+    )
+    candidates: int = Field(default=20, ge=1, le=200, description="Number of best rows that are reranked.")
     weight: float = Field(
-        default=1.0,
+        default=0.02, ge=0, le=10, description="Factor of the model's logit, which is added to the score of a hit."
+    )
+    answer_weight: float = Field(
+        default=0.04,
         ge=0,
-        le=1,
-        description="Weight of the reranker's score, from 0 (search score only) to 1 (reranker's score only).",
+        le=10,
+        description="The same for answers to plain questions. 0 answers without the reranker.",
     )
     threads: int = Field(
         default=0, ge=0, le=256, description="Threads of the reranker. 0 means one for each CPU, up to 4."
     )
+
+    @property
+    def reranks_search(self) -> bool:
+        """Whether the hits of SEARCH are reranked."""
+        return self.model_path is not None if self.enabled is None else self.enabled
 
     @field_validator("model_path")
     @classmethod

@@ -46,10 +46,26 @@ class ApiSettings(SettingsGroup):
             "address (`X-Forwarded-For`) and scheme (`X-Forwarded-Proto`)."
         ),
     )
+    header_seconds: float = Field(
+        default=10.0,
+        gt=0,
+        description="Maximum time that REM waits on a connection for the first line and the headers of a request.",
+    )
     body_seconds: float = Field(
         default=30.0,
         gt=0,
-        description="Maximum time that REM waits for the body of a request, plus one second for each 10,000 bytes.",
+        description=(
+            "Maximum time that REM waits for the body of a request, plus one second for each 10,000 bytes. As long it "
+            "waits for a client that does not read its answer."
+        ),
+    )
+    max_connections_per_address: int = Field(
+        default=500,
+        ge=1,
+        description=(
+            "Maximum number of connections that one address may have with one server process. "
+            "`API__TRUSTED_PROXIES` may have any number."
+        ),
     )
     shutdown_seconds: float = Field(
         default=10.0, gt=0, description="Time that running answers get to finish when the server stops."

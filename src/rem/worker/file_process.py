@@ -31,6 +31,8 @@ _MODULE = "rem.worker.file_process"
 
 async def process_in_own_process(settings: Settings, tenant_id: str, file_id: UUID) -> None:
     """Process a queued file in a new process. Raise its error. The process has ended when this returns or raises."""
+    from rem.ingest.readers.documents import end_process
+
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", _MODULE), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
@@ -44,11 +46,7 @@ async def process_in_own_process(settings: Settings, tenant_id: str, file_id: UU
         output = await process.stdout.read()
         status = await process.wait()
     finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await asyncio.shield(process.wait())
-        process.stdin.close()
+        await end_process(process)
     _raise_error(output, status)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rem.cli.runtime import TenantOption, UserOption, run_async
+from rem.cli.runtime import ApiKeyOption, TenantOption, UrlOption, UserOption, print_to_stderr, run_async
 
 if TYPE_CHECKING:
     from rem.cli.chat.connection import ChatConnection
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 MAX_EARLIER_SESSIONS = 5
 MAX_EARLIER_MESSAGES = 200
+NO_USER_NOTE = (
+    "No user is set, so only this session finds what you say here. To find it from everywhere, add "
+    "--user you@example.com, or once for all commands: rem config set user you@example.com"
+)
 
 
 def chat(
@@ -26,13 +30,8 @@ def chat(
     ] = None,
     agent: Annotated[str | None, typer.Option("--agent", "-a", help="The agent. Default: rem.")] = None,
     model: Annotated[str | None, typer.Option("--model", "-m", help="The model, as provider:name.")] = None,
-    url: Annotated[
-        str | None,
-        typer.Option("--url", envvar="REM_URL", help="A REM server. Default: the memory of this machine."),
-    ] = None,
-    api_key: Annotated[
-        str | None, typer.Option("--api-key", envvar="REM_API_KEY", help="The API key for the server.")
-    ] = None,
+    url: UrlOption = None,
+    api_key: ApiKeyOption = None,
     user: UserOption = None,
     tenant: TenantOption = "default",
 ) -> None:
@@ -42,6 +41,8 @@ def chat(
     """
     from rem.context import AgentContext, Scope
 
+    if user is None and url is None:
+        print_to_stderr(NO_USER_NOTE)
     scope = Scope.for_user(user, tenant)
     email = user if user and "@" in user else None
     context = AgentContext(user_id=scope.user_id, user_email=email, tenant_id=tenant, client_id="cli")

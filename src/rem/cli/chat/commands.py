@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from rem.cli.chat.connection import ChatConnection, MessageLine
+from rem.cli.chat.connection import ChatConnection, MessageLine, NamedChoice
 from rem.cli.chat.prompt import Prompt
 from rem.cli.chat.screen import Screen
+from rem.cli.output import shorten
 from rem.errors import InvalidInputError, RemError
+from rem.memory.message import NOTE_TOOLS
 from rem.text import did_you_mean
 
 MAX_LISTED_SESSIONS = 15
@@ -61,31 +63,39 @@ async def run_command(line: str, connection: ChatConnection, screen: Screen, pro
     await COMMANDS[name][0](CommandCall(argument.strip(), connection, screen, prompt, state))
 
 
-async def complete_line(line: str, connection: ChatConnection) -> Sequence[str]:
-    """Return what the last word of a line can become: a command, a session, an agent, a model or a key."""
+async def complete_line(line: str, connection: ChatConnection) -> tuple[str, Sequence[NamedChoice]]:
+    """Return the end of a line that can be completed, and what it can become.
+
+    That is a command, a session, an agent, a model or a key.
+    """
     if not line.startswith("/"):
-        return ()
+        return "", ()
     command, has_argument, argument = line[1:].partition(" ")
-    word = argument.rpartition(" ")[2]
-    try:
-        names = await _list_names(command, word, connection) if has_argument else [f"/{name}" for name in COMMANDS]
-    except RemError:
-        return ()
-    return [name for name in names if name.lower().startswith(word.lower() if has_argument else line.lower())]
+    if not has_argument:
+        word, choices = line, [NamedChoice(f"/{name}", text) for name, (_, _, text) in COMMANDS.items()]
+    else:
+        # The name of a session may have several words.
+        word = argument if command == "load" else argument.rpartition(" ")[2]
+        try:
+            choices = await _list_choices(command, word, connection)
+        except RemError:
+            choices = []
+    return word, [choice for choice in choices if choice.name.lower().startswith(word.lower())]
 
 
-async def _list_names(command: str, word: str, connection: ChatConnection) -> Sequence[str]:
+async def _list_choices(command: str, word: str, connection: ChatConnection) -> list[NamedChoice]:
     match command:
         case "agent":
-            return [choice.name for choice in await connection.list_agents()]
+            return list(await connection.list_agents())
         case "model":
-            return [choice.name for choice in await connection.list_models()]
+            return list(await connection.list_models())
         case "load":
-            return [line.id for line in await connection.list_sessions(MAX_LISTED_SESSIONS)]
+            sessions = await connection.list_sessions(MAX_LISTED_SESSIONS)
+            return [NamedChoice(line.name or line.id, "" if line.name else line.title) for line in sessions]
         case "query" | "search" if len(word) > 1:
             found = await connection.query(f"FUZZY {json.dumps(word)} THRESHOLD 0.3 LIMIT {MAX_COMPLETIONS}")
-            return [str(row["key"]) for row in found.results]
-    return ()
+            return [NamedChoice(str(row["key"]), "") for row in found.results]
+    return []
 
 
 async def _show_help(call: CommandCall) -> None:
@@ -131,10 +141,10 @@ async def _save(call: CommandCall) -> None:
 
 async def _show_history(call: CommandCall) -> None:
     for message in await call.connection.list_messages(await call.find_session()):
-        if message.role == "tool":
-            call.screen.note(message.content)
-        else:
+        if message.role != "tool":
             _show_message(call.screen, message)
+        elif message.tool_name not in NOTE_TOOLS:
+            call.screen.note(message.tool_name or "tool call")
 
 
 async def _start_over(call: CommandCall) -> None:
@@ -169,7 +179,10 @@ async def _choose_agent(call: CommandCall) -> None:
     current = call.state.agent or "rem"
     call.screen.list_lines(
         [
-            (f"{'* ' if choice.name == current else ''}{choice.name}", choice.description[:MAX_DESCRIPTION_CHARS])
+            (
+                f"{'* ' if choice.name == current else ''}{choice.name}",
+                shorten(choice.description, MAX_DESCRIPTION_CHARS),
+            )
             for choice in agents
         ]
     )
@@ -177,7 +190,8 @@ async def _choose_agent(call: CommandCall) -> None:
 
 async def _choose_model(call: CommandCall) -> None:
     if call.argument:
-        # Providers have more models than the list: an unknown name is tried.
+        # Providers have more models than the list.
+        await call.connection.check_model(call.argument)
         call.state.model = call.argument
         call.screen.say(f"{call.argument} answers from now on.")
         return
@@ -274,7 +288,11 @@ async def _quit(call: CommandCall) -> None:
 
 def _show_message(screen: Screen, message: MessageLine) -> None:
     screen.say(f"{message.role}, {message.created_at:%Y-%m-%d %H:%M}")
-    screen.markdown(message.content)
+    if message.role == "user":
+        # What a person typed keeps its lines.
+        screen.say(message.content)
+    else:
+        screen.markdown(message.content or "(no text)")
     screen.say()
 
 

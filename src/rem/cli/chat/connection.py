@@ -33,6 +33,7 @@ class SessionLine:
     title: str
     updated_at: datetime
     message_count: int
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class MessageLine:
     role: str
     content: str
     created_at: datetime
+    tool_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,9 @@ class ChatConnection(Protocol):
 
     async def list_models(self) -> Sequence[NamedChoice]:
         """Return the models that can answer."""
+
+    async def check_model(self, name: str) -> None:
+        """Raise InvalidInputError if it is known that no model has this name."""
 
     def describe(self) -> str:
         """Return where the memory is, for the first line of the chat."""

@@ -14,6 +14,7 @@ from rem.cli.chat.commands import COMMANDS, ChatState, run_command
 from rem.cli.chat.connection import ChatConnection, OutgoingMessage
 from rem.cli.chat.prompt import Prompt, QuestionCancelledError
 from rem.cli.chat.screen import Screen
+from rem.cli.output import without_echo
 from rem.errors import InvalidInputError, RemError
 from rem.events import ActionCard, ActionRequestEvent, ErrorEvent, MetadataEvent
 
@@ -151,7 +152,8 @@ class Conversation:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, task.cancel)
         try:
-            await task
+            with without_echo():
+                await task
         except asyncio.CancelledError:
             if not task.cancelled():
                 raise

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from rem.agents.chat import AgentRequest
-from rem.agents.model_registry import list_models
-from rem.agents.service import Agents
 from rem.app import Rem
 from rem.cli.chat.connection import MessageLine, NamedChoice, OutgoingMessage, SessionLine
 from rem.cli.runtime import print_to_stderr
@@ -17,9 +16,9 @@ from rem.context import AgentContext
 from rem.errors import NotFoundError, QuerySyntaxError
 from rem.models import Feedback, Message
 from rem.settings import Settings
-from rem.tools.profile import load_own_profile
 
 if TYPE_CHECKING:
+    from rem.agents.service import Agents
     from rem.events import AnyEvent
     from rem.memory.manager import MemoryManager
     from rem.models import Session
@@ -29,24 +28,28 @@ if TYPE_CHECKING:
 class LocalConnection:
     """A `ChatConnection` to an open REM in this process."""
 
-    def __init__(self, rem: Rem, agents: Agents, context: AgentContext) -> None:
+    def __init__(self, rem: Rem, context: AgentContext) -> None:
         self._rem = rem
-        self._agents = agents
         self._context = context
+        # The modules of the agents take most of the start: they are loaded while the user types.
+        self._loading = asyncio.create_task(self._load_agents())
 
     @classmethod
     @asynccontextmanager
     async def open(cls, context: AgentContext, settings: Settings) -> AsyncIterator[LocalConnection]:
         """Open REM and its agents, and yield a connection."""
         async with Rem.open(settings, on_progress=print_to_stderr) as rem:
-            agents = Agents(rem, settings)
+            connection = cls(rem, context)
             try:
-                yield cls(rem, agents, context)
+                yield connection
             finally:
-                await agents.close()
+                await (await connection._loading).close()
 
     async def send(self, message: OutgoingMessage) -> AsyncGenerator[AnyEvent]:
         """Store a message and yield the events of the answer. Closing the generator stops the answer."""
+        agents = await self._get_agents()
+        from rem.agents.chat import AgentRequest
+
         context = self._context.in_session(message.session) if message.session else self._context
         request = AgentRequest(
             context=context,
@@ -55,7 +58,7 @@ class LocalConnection:
             model=message.model,
             card_answer=message.card_answer,
         )
-        answer = await self._agents.start(request)
+        answer = await agents.start(request)
         async with aclosing(answer.events()) as events:
             async for event in events:
                 yield event
@@ -71,7 +74,10 @@ class LocalConnection:
 
     async def load_profile(self) -> dict[str, Any] | None:
         """Return the user's row in `users`, or None."""
-        return await load_own_profile(self._agents.env(self._context))
+        agents = await self._get_agents()
+        from rem.tools.profile import load_own_profile
+
+        return await load_own_profile(agents.env(self._context))
 
     async def list_sessions(self, limit: int) -> Sequence[SessionLine]:
         """Return the user's sessions, the most recently used first."""
@@ -113,16 +119,32 @@ class LocalConnection:
 
     async def list_agents(self) -> Sequence[NamedChoice]:
         """Return the agents that the user can talk to."""
-        schemas = await self._agents.catalog.list(self._context.scope)
+        schemas = await (await self._get_agents()).catalog.list(self._context.scope)
         return [NamedChoice(schema.name, schema.description) for schema in schemas]
 
     async def list_models(self) -> Sequence[NamedChoice]:
         """Return the models that can answer."""
+        await self._get_agents()
+        from rem.agents.model_registry import list_models
+
         return [NamedChoice(card.id, card.description or "") for card in list_models(self._rem.settings)]
+
+    async def check_model(self, name: str) -> None:
+        """Raise InvalidInputError if no model has this name, or it is not set up."""
+        (await self._get_agents()).resolve_model(name)
 
     def describe(self) -> str:
         """Return where the memory is, for the first line of the chat."""
         return self._rem.database.describe_address()
+
+    async def _load_agents(self) -> Agents:
+        module = await asyncio.to_thread(import_module, "rem.agents.service")
+        agents: Agents = module.Agents(self._rem, self._rem.settings)
+        return agents
+
+    async def _get_agents(self) -> Agents:
+        # Ctrl-C may stop the answer that waits for them, but not the loading.
+        return await asyncio.shield(self._loading)
 
     @property
     def _memory(self) -> MemoryManager:
@@ -136,11 +158,13 @@ class LocalConnection:
                 titles.get(session.id) or session.name or "",
                 session.updated_at,
                 session.message_count,
+                session.name,
             )
             for session in sessions
         ]
 
 
 def _to_line(message: Message) -> MessageLine:
-    content = message.content or f"[{message.tool_name or 'tool call'}]"
-    return MessageLine(message.key or "", message.role.value, content, message.created_at)
+    return MessageLine(
+        message.key or "", message.role.value, message.content or "", message.created_at, message.tool_name
+    )

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from prompt_toolkit.document import Document
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-Complete: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
-"""Takes the line before the cursor, and returns what its last word can become."""
+    from rem.cli.chat.connection import NamedChoice
+
+Complete: TypeAlias = Callable[[str], Awaitable[tuple[str, Sequence["NamedChoice"]]]]
+"""Takes the line before the cursor, and returns its end that can be completed, and what that can become."""
+MAX_DESCRIPTION_CHARS = 60
 
 
 class QuestionCancelledError(Exception):
@@ -120,6 +123,9 @@ def _make_key_bindings() -> KeyBindings:
 def _make_completer(complete: Complete) -> Completer:
     from prompt_toolkit.completion import Completer, Completion
 
+    from rem.cli.output import shorten
+    from rem.cli.terminal_text import escape_control_characters
+
     class NameCompleter(Completer):
         """Completes the last word of a line."""
 
@@ -129,9 +135,9 @@ def _make_completer(complete: Complete) -> Completer:
         async def get_completions_async(
             self, document: Document, complete_event: CompleteEvent
         ) -> AsyncGenerator[Completion]:
-            line = document.current_line_before_cursor
-            word = line.rpartition(" ")[2]
-            for name in await complete(line):
-                yield Completion(name, start_position=-len(word))
+            word, choices = await complete(document.current_line_before_cursor)
+            for choice in choices:
+                description = escape_control_characters(shorten(choice.description, MAX_DESCRIPTION_CHARS))
+                yield Completion(choice.name, start_position=-len(word), display_meta=description or None)
 
     return NameCompleter()

@@ -166,6 +166,9 @@ class RemoteConnection:
         page = await self._request("GET", "models")
         return [NamedChoice(row["id"], row.get("description") or "") for row in page["data"]]
 
+    async def check_model(self, name: str) -> None:
+        """Accept every name: the server checks it when it answers."""
+
     def describe(self) -> str:
         """Return where the memory is, for the first line of the chat."""
         return f"the server at {self._client.base_url.host}"
@@ -242,9 +245,10 @@ def _to_event(name: str, data: str) -> AnyEvent | None:
 
 def _to_session(row: Mapping[str, Any]) -> SessionLine:
     title = row.get("title") or row.get("name") or ""
-    return SessionLine(row["id"], title, datetime.fromisoformat(row["updated_at"]), row["message_count"])
+    written_at = datetime.fromisoformat(row["updated_at"])
+    return SessionLine(row["id"], title, written_at, row["message_count"], row.get("name"))
 
 
 def _to_message(row: Mapping[str, Any]) -> MessageLine:
-    content = row["content"] or f"[{row.get('tool_name') or 'tool call'}]"
-    return MessageLine(row["key"], row["role"], content, datetime.fromisoformat(row["created_at"]))
+    written_at = datetime.fromisoformat(row["created_at"])
+    return MessageLine(row["key"], row["role"], row["content"] or "", written_at, row.get("tool_name"))

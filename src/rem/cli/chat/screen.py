@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
@@ -33,18 +34,39 @@ if TYPE_CHECKING:
 MAX_ARGUMENT_CHARS = 120
 MIN_DESCRIPTION_WIDTH = 34
 REFRESHES_PER_SECOND = 12
+_METADATA_TOOL = "register_metadata"
+"""What this tool is called with is shown below the answer, so its call is not."""
 _FENCE = re.compile(r"^ {0,3}(```|~~~)")
+
+
+class LockedConsole(Console):
+    """A console that one thread at a time prints on.
+
+    Otherwise the line below an answer can be drawn after another thread has decided that there is none to erase.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.printing = threading.RLock()
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as a `Console` does."""
+        with self.printing:
+            super().print(*objects, **options)
 
 
 class Screen:
     """Prints one chat. On a terminal it renders Markdown; in a pipe it prints the text as it is."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(highlight=False, width=get_output_width())
+    def __init__(self, console: LockedConsole | None = None) -> None:
+        self.console = console or LockedConsole(highlight=False, width=get_output_width())
         self.is_terminal = self.console.is_terminal
         self.reasoning: list[str] = []
         """The reasoning of the last answer, which is shown only on request."""
         self._view: AnswerView | None = None
+        self._answer = ""
+        self._sources: list[str] = []
+        self._confidence: float | None = None
 
     def show(self, event: AnyEvent) -> None:
         """Print one event of the answer."""
@@ -58,9 +80,11 @@ class Screen:
             case ToolCallEvent():
                 self._show_tool_call(event)
             case ProgressEvent(status="in_progress"):
-                self.note(f"[{event.step}/{event.total_steps}] {event.label}")
-            case MetadataEvent():
-                self._show_metadata(event)
+                if self._view is None or not self._view.is_running(event.label.removeprefix("Running ")):
+                    self.note(f"[{event.step}/{event.total_steps}] {event.label}")
+            case MetadataEvent(hidden=False):
+                self._sources = event.sources or self._sources
+                self._confidence = self._confidence if event.confidence is None else event.confidence
             case ErrorEvent():
                 self.error(event.message)
             case ActionRequestEvent():
@@ -69,15 +93,17 @@ class Screen:
     def begin(self) -> None:
         """Begin an answer: forget the reasoning of the one before, and show that something happens."""
         self.reasoning.clear()
+        self._answer, self._sources, self._confidence = "", [], None
         if self.is_terminal:
             self._view = AnswerView(self.console)
 
     def end(self) -> None:
-        """Print what is left of the text, and an empty line."""
+        """Print what is left of the text, its sources, and an empty line."""
         self._end_reasoning()
         if self._view is not None:
             self._view.close()
             self._view = None
+        self._show_metadata()
         self.console.print()
 
     def say(self, text: str = "") -> None:
@@ -103,7 +129,7 @@ class Screen:
         """Print a stored text."""
         self._finish_text()
         text = escape_control_characters(text)
-        self.console.print(Markdown(text) if self.is_terminal else Text(text))
+        self.console.print(_render_markdown(text) if self.is_terminal else Text(text))
 
     def list_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         """Print pairs of a name and a description in two columns; on a narrow terminal, the description below."""
@@ -118,6 +144,7 @@ class Screen:
             self.console.print(text, soft_wrap=True)
 
     def _show_text(self, text: str) -> None:
+        self._answer += text
         text = escape_control_characters(text)
         if not self.is_terminal:
             self.console.out(text, end="", highlight=False)
@@ -141,7 +168,7 @@ class Screen:
     def _show_tool_call(self, event: ToolCallEvent) -> None:
         """Print a call when it begins or fails, and show it with its duration as long as it runs."""
         label = f"{event.agent or 'agent'}: {event.tool_name}"
-        if event.status == "started":
+        if event.status == "started" and event.tool_name != _METADATA_TOOL:
             arguments = ", ".join(f"{name}={value!r}" for name, value in (event.arguments or {}).items())
             self.note(f"{label}({shorten(arguments, MAX_ARGUMENT_CHARS)})")
         elif event.status == "failed":
@@ -149,14 +176,13 @@ class Screen:
         if self._view is not None:
             self._view.mark_running(event.tool_id, label if event.status == "started" else None)
 
-    def _show_metadata(self, event: MetadataEvent) -> None:
-        if event.hidden or not self.is_terminal:
-            return
-        parts = [f"sources: {', '.join(event.sources)}"] if event.sources else []
-        if event.confidence is not None:
-            parts.append(f"confidence {event.confidence:.0%}")
+    def _show_metadata(self) -> None:
+        """Print the sources that the answer does not name itself, and its confidence."""
+        sources = [source for source in self._sources if source not in self._answer]
+        parts = [f"sources: {', '.join(sources)}"] if sources else []
+        if self._confidence is not None:
+            parts.append(f"confidence {self._confidence:.0%}")
         if parts:
-            self._finish_text()
             self.note(", ".join(parts))
 
     def _finish_text(self) -> None:
@@ -173,7 +199,7 @@ class AnswerView:
     what the answer waits for: the model, or the calls that run.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: LockedConsole) -> None:
         self._console = console
         self._rest = ""
         self._has_printed = False
@@ -183,11 +209,14 @@ class AnswerView:
         self.is_thinking = False
         self._live = Live(
             console=console,
-            refresh_per_second=REFRESHES_PER_SECOND,
+            auto_refresh=False,
             transient=True,
             get_renderable=self._render,
         )
         self._live.start()
+        self._closed = threading.Event()
+        self._drawing = threading.Thread(target=self._draw, name="answer view", daemon=True)
+        self._drawing.start()
 
     @property
     def seconds(self) -> float:
@@ -204,10 +233,20 @@ class AnswerView:
 
     def mark_running(self, call_id: str, label: str | None) -> None:
         """Show a call as running; without a label it has ended."""
-        if label is None:
-            self._running.pop(call_id, None)
-        else:
-            self._running[call_id] = label, monotonic()
+        with self._console.printing:
+            if label is None:
+                self._running.pop(call_id, None)
+            else:
+                self._running[call_id] = label, monotonic()
+
+    def is_running(self, tool_name: str) -> bool:
+        """Return whether a call of this tool is shown as running."""
+        return any(label.endswith(f": {tool_name}") for label, _ in self._running.values())
+
+    def draw(self) -> None:
+        """Draw the unfinished block and the line below it."""
+        with self._console.printing:
+            self._live.refresh()
 
     def finish_text(self) -> None:
         """Print what is left of the text."""
@@ -216,9 +255,17 @@ class AnswerView:
 
     def close(self) -> None:
         """Print what is left of the text, and remove the line below it."""
+        self._closed.set()
+        self._drawing.join()
         rest, self._rest = self._rest, ""
-        self._live.stop()
+        # In this order, as in `draw`: `stop` takes the lock of the live display, and then prints.
+        with self._console.printing:
+            self._live.stop()
         self._print(rest)
+
+    def _draw(self) -> None:
+        while not self._closed.wait(1 / REFRESHES_PER_SECOND):
+            self.draw()
 
     def _print(self, text: str) -> None:
         if not text.strip():
@@ -226,7 +273,7 @@ class AnswerView:
         if self._has_printed:
             self._console.print()
         self._has_printed = True
-        self._console.print(Markdown(text))
+        self._console.print(_render_markdown(text))
 
     def _render(self) -> Group:
         parts: list[RenderableType] = [_LastLines(self._rest)] if self._rest.strip() else []
@@ -255,10 +302,15 @@ class _LastLines:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Render the last lines."""
-        lines = console.render_lines(Markdown(self._text), options.update(height=None), pad=False)
+        lines = console.render_lines(_render_markdown(self._text), options.update(height=None), pad=False)
         for line in lines[-max(console.height - 3, 1) :]:
             yield from line
             yield Segment.line()
+
+
+def _render_markdown(text: str) -> Markdown:
+    # Not every terminal can open the address behind a word: it is printed.
+    return Markdown(text, hyperlinks=False)
 
 
 def find_block_end(text: str) -> int:

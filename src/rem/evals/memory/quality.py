@@ -26,6 +26,7 @@ from rem.evals.temporary_server import temporary_server
 from rem.evals.week.data import DAYS, Week, read_week
 from rem.evals.week.run import REPEATED
 from rem.models.field_types import utc_now
+from rem.retrieval.reranker import open_reranker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -206,7 +207,7 @@ class QualityRun:
     async def _note_versions(self) -> None:
         embedder = open_embedder(self._settings)
         await embedder.close()
-        reranker = self._settings.reranker.model_path
+        reranker = open_reranker(self._settings.reranker)
         self._versions = {
             "rem": version("remstack"),
             "python": platform.python_version(),

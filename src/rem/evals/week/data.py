@@ -19,6 +19,8 @@ from rem.models.message import MessageKind
 from rem.text import collapse_spaces
 
 DAYS = 7
+SHIPPED_WEEKS = ("week.yaml", "week-2.yaml")
+"""The weeks that come with REM."""
 Group: TypeAlias = Literal["just_said", "other_session", "notes", "corrected", "identifiers", "people"]
 GROUPS: tuple[Group, ...] = ("just_said", "other_session", "notes", "corrected", "identifiers", "people")
 _MESSAGE_KINDS = (MessageKind.STATEMENT, MessageKind.QUESTION, MessageKind.COMMAND, MessageKind.SMALL_TALK)
@@ -175,10 +177,11 @@ class Week(_WeekPart):
         return [message.text for session in self.sessions for message in session.messages if message.kind in kinds]
 
 
-def read_week(path: Path | None = None) -> Week:
-    """Read a week from a file; without a file, the week that comes with REM."""
+def read_week(path: Path | None = None, number: int = 1) -> Week:
+    """Read a week from a file; without a file, one of the weeks that come with REM."""
     if path is None:
-        text, where = (files("rem.evals.week") / "week.yaml").read_text(encoding="utf-8"), "week.yaml"
+        where = SHIPPED_WEEKS[number - 1]
+        text = (files("rem.evals.week") / where).read_text(encoding="utf-8")
     else:
         require_path(path)
         if path.is_dir():

@@ -110,7 +110,7 @@ async def run_document_process(
     except TimeoutError as error:
         raise _timeout_error(file, settings) from error
     finally:
-        await _end_process(process)
+        await end_process(process)
     return _parse_answer(output, status, file, label, settings)
 
 
@@ -151,17 +151,29 @@ async def _exchange(process: asyncio.subprocess.Process, task: bytes, file: Fetc
     return b"".join(parts)
 
 
-async def _end_process(process: asyncio.subprocess.Process) -> None:
-    """Kill the process and close its pipes, even if this is cancelled."""
+async def end_process(process: asyncio.subprocess.Process) -> None:
+    """Kill the process, wait for its end and close its pipes, even if this is cancelled meanwhile.
+
+    An event loop with open pipes cannot be closed.
+    """
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
-    waiting = asyncio.ensure_future(process.wait())
-    try:
-        await asyncio.shield(waiting)
-    finally:
-        if process.stdin is not None:
-            process.stdin.close()
+    closing = asyncio.ensure_future(_close_pipes(process))
+    cancelled: asyncio.CancelledError | None = None
+    while not closing.done():
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+async def _close_pipes(process: asyncio.subprocess.Process) -> None:
+    await process.wait()
+    # The output, too: it was not read to its end if the caller was cancelled.
+    process._transport.close()  # type: ignore[attr-defined]
     with suppress(BrokenPipeError, ConnectionResetError):
         await process.stdin.wait_closed()  # type: ignore[union-attr]
 
