@@ -10,7 +10,7 @@ export UV_NO_PROGRESS := 1
 # Where it is set, every command compiles all that it imports, again and again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-fast test-python test-web test-phoenix coverage lint format bench docs audit lock clean \
+.PHONY: help run test test-failed test-fast test-python test-web test-phoenix coverage lint format bench docs audit lock clean \
   install web web-check web-types
 .DEFAULT_GOAL := help
 
@@ -23,6 +23,10 @@ run: install ## Serve REM on the embedded database with the sample workspace
 
 test: install ## Run all tests
 	$(BIN)/python -m pytest
+
+# `--last-failed-no-failures none`: a run that ended before any test did has nothing to run again, and fails here, too.
+test-failed: install ## Run the tests again that failed in the last run, one after the other
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -n 0 $(OPTIONS)
 
 test-fast: install ## Run the tests that start no process and need little of a database: about two minutes
 	$(BIN)/python -m pytest -m "not slow"
