@@ -22,9 +22,10 @@ MAX_PACKAGE_BYTES = 60_000_000
 async def test_names_in_ordinary_notes_are_found(part: str) -> None:
     figures, errors = await score(part)
     shown = errors if part == "open" else "the errors of the held-out texts are not to be read"
-    assert figures[PERSON]["precision"] >= 0.88, shown
-    assert figures[PERSON]["recall"] >= 0.85, shown
-    assert figures[PLACE]["precision"] >= 0.85, shown
+    assert figures["all"]["precision"] >= 0.9, shown
+    assert figures[PERSON]["precision"] >= 0.92, shown
+    assert figures[PERSON]["recall"] >= 0.83, shown
+    assert figures[PLACE]["precision"] >= 0.9, shown
 
 
 def test_labelled_texts_are_many_and_different() -> None:

@@ -31,6 +31,8 @@ MIN_CONTEXT_CONFIDENCE, MIN_EXPLAINED_CONFIDENCE, MIN_TAG_CONFIDENCE = 0.5, 0.8,
 
 With an explanation the first is enough for a full name, and the second for a first name.
 """
+MIN_ALONE_CONFIDENCE = 0.7
+"""A name without its context tells less, so a less certain reading of it counts, too."""
 FULL_NAME_CONFIDENCE, FIRST_NAME_CONFIDENCE = 0.8, 0.5
 """The confidence in a person with a full name and in one with a first name. One first name alone makes no person, but
 one with an explanation does."""
@@ -56,7 +58,8 @@ async def tag_own_words(texts: Sequence[str]) -> list[list[TaggedName]]:
     tagger = get_tagger()
     found = await tagger.find_names([mask_quotes(text) for text in texts], MIN_CONTEXT_CONFIDENCE)
     labels = sorted({name.text for names in found for name in names if name.kind == PERSON})
-    alone = await tagger.find_names([label.title() if label.islower() else label for label in labels])
+    plain = [label.title() if label.islower() else label for label in labels]
+    alone = await tagger.find_names(plain, MIN_ALONE_CONFIDENCE)
     readings = dict(zip(labels, alone, strict=True))
     return [[person for name in names if (person := _read_again(name, readings.get(name.text, [])))] for names in found]
 
