@@ -38,6 +38,12 @@ class WebServer:
         """Number of open connections."""
         return len(self._writers)
 
+    async def wait_until_unused(self) -> None:
+        """Wait until all clients have closed their connections."""
+        async with asyncio.timeout(30):
+            while self.open:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
     @property
     def port(self) -> int:
         """The port that it listens on."""

@@ -55,7 +55,7 @@ async def test_endless_response_is_cut_off_at_the_size_limit(site: WebServer) ->
         else:
             with pytest.raises(FileTooLargeError, match="1,000,000 bytes"):
                 await fetch_file(f"{site.url}/endless", UNRESTRICTED, settings)
-    await _all_closed(site)
+    await site.wait_until_unused()
 
 
 async def test_slow_response_is_cut_off_at_the_timeout(site: WebServer) -> None:
@@ -64,7 +64,7 @@ async def test_slow_response_is_cut_off_at_the_timeout(site: WebServer) -> None:
     with pytest.raises(FetchError, match=r"within 0.5 s.*INGEST__TIMEOUT_SECONDS"):
         await fetch_file(f"{site.url}/drip", UNRESTRICTED, IngestSettings(timeout_seconds=0.5))
     assert time.monotonic() - started < 3
-    await _all_closed(site)
+    await site.wait_until_unused()
 
 
 async def test_compressed_response_is_decompressed_up_to_the_limit(site: WebServer) -> None:
@@ -335,9 +335,3 @@ async def test_certificate_is_checked_against_the_host_name(
         http._ssl_context.cache_clear()
         server.close()
         await server.wait_closed()
-
-
-async def _all_closed(site: WebServer) -> None:
-    async with asyncio.timeout(5):
-        while site.open:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)

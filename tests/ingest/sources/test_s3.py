@@ -104,6 +104,14 @@ async def test_slow_object_is_cut_off_at_the_timeout(site: WebServer) -> None:
     site.answers["/papers/slow"] = endless(b"x", pause=0.05, length="1000000")
     with pytest.raises(FetchError, match=r"within 0.5 s"):
         await fetch_file("s3://papers/slow", _REACH, settings_of(site, timeout_seconds=0.5))
+    # The thread that reads has ended, too: it has closed its connection.
+    await site.wait_until_unused()
+
+
+async def test_object_that_ends_too_early_is_an_error(site: WebServer) -> None:
+    site.answers["/papers/cut"] = page(200, b"x", Content_Length="2")
+    with pytest.raises(FetchError, match=r"s3://papers/cut cannot be read.* Try again later"):
+        await fetch_file("s3://papers/cut", _REACH, settings_of(site))
 
 
 async def test_s3_errors_are_translated(site: WebServer) -> None:

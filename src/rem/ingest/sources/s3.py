@@ -95,25 +95,30 @@ def _timeout_error(address: str, settings: IngestSettings) -> FetchError:
 def _fetch(location: S3Location, address: str, settings: IngestSettings, deadline: float) -> FetchedFile:
     with _open_client(address, settings) as client:
         response = client.get_object(Bucket=location.bucket, Key=location.key)
-        with response["Body"] as body:
-            data = _read_body(body, address, settings, deadline)
+        data = _read_body(response, address, settings, deadline)
     name, modified_at = location.key.rpartition("/")[2], parse_time(response.get("LastModified"))
     return FetchedFile(name, location.uri, data, response.get("ContentType"), modified_at)
 
 
-def _read_body(body: Any, address: str, settings: IngestSettings, deadline: float) -> bytes:
-    parts: list[bytes] = []
-    remaining = settings.max_bytes
-    while part := body.read(READ_BYTES):
-        remaining -= len(part)
-        if remaining < 0:
-            raise FileTooLargeError(
-                f"{address} is larger than {settings.max_bytes:,} bytes (INGEST__MAX_BYTES): split it."
-            )
-        if time.monotonic() > deadline:
-            raise _timeout_error(address, settings)
-        parts.append(part)
-    return b"".join(parts)
+def _read_body(response: dict[str, Any], address: str, settings: IngestSettings, deadline: float) -> bytes:
+    data = bytearray()
+    # The block yields urllib3's response. botocore's own `read` waits for a full block, so that a server which sends
+    # single bytes would hold this thread after the deadline; `read1` returns what has arrived.
+    with response["Body"] as stream:
+        while part := stream.read1(READ_BYTES):
+            data += part
+            if len(data) > settings.max_bytes:
+                raise FileTooLargeError(
+                    f"{address} is larger than {settings.max_bytes:,} bytes (INGEST__MAX_BYTES): split it."
+                )
+            if time.monotonic() > deadline:
+                raise _timeout_error(address, settings)
+    length = response.get("ContentLength", len(data))
+    if len(data) != length:
+        raise FetchError(
+            f"{address} cannot be read: it ended after {len(data):,} of {length:,} bytes. Try again later."
+        )
+    return bytes(data)
 
 
 def _list(
@@ -143,7 +148,9 @@ def _list(
 def _open_client(address: str, settings: IngestSettings) -> Iterator[Any]:
     """Open a client for one call, and translate the errors of boto3."""
     try:
-        boto3, config, errors = (import_module(name) for name in ("boto3", "botocore.config", "botocore.exceptions"))
+        boto3, config, errors, http_errors = (
+            import_module(name) for name in ("boto3", "botocore.config", "botocore.exceptions", "urllib3.exceptions")
+        )
     except ImportError as error:
         raise MissingExtraError("s3:// needs the extra `s3`: pip install 'remstack[s3]'") from error
     try:
@@ -160,7 +167,7 @@ def _open_client(address: str, settings: IngestSettings) -> Iterator[Any]:
         ) from error
     except errors.ParamValidationError as error:
         raise InvalidInputError(f"{address} is not a valid S3 URI: {error}") from error
-    except (errors.BotoCoreError, OSError) as error:
+    except (errors.BotoCoreError, http_errors.HTTPError, OSError) as error:
         raise FetchError(f"{address} cannot be read: {error}. Try again later.") from error
     finally:
         client.close()
