@@ -40,6 +40,7 @@ from rem.query.executor import QueryExecutor, query_span
 from rem.query.neighbourhood import Neighbourhood, NodeFilter, find_neighbourhood
 from rem.query.plans.plan import Plan, PlanResult
 from rem.query.plans.run import OnStage, run_plan
+from rem.query.read_time import ReadTimeLimit
 from rem.query.result import QueryResult
 from rem.query.syntax_tree import Query, Search
 from rem.query.verbs.search import Searcher
@@ -79,7 +80,9 @@ class Rem:
         self._reranker = open_reranker(settings.reranker)
         self._answer_reranker = make_answer_reranker(self._reranker, settings.reranker)
         search_reranker = make_search_reranker(self._reranker, settings.reranker)
-        self._searcher = Searcher(database, self._embedder, self._indexer, search_reranker)
+        self._searcher = Searcher(
+            database, self._embedder, self._indexer, search_reranker, settings.postgres.read_timeout_seconds
+        )
         self._sandbox = SqlSandbox(database, settings, check_select)
         self._audit_log = AuditLog(database, settings.audit, is_enabled=settings.writes_audit_log)
 
@@ -327,7 +330,8 @@ class Rem:
 
     def _executor(self, scope: Scope, now: datetime | None = None) -> QueryExecutor:
         now = now or self._settings.now()
-        return QueryExecutor(self.store(scope), self._searcher, self._sandbox, now, self._answer_reranker)
+        max_seconds = self._settings.postgres.read_timeout_seconds
+        return QueryExecutor(self.store(scope), self._searcher, self._sandbox, now, self._answer_reranker, max_seconds)
 
     async def find_neighbourhood(
         self,
@@ -346,15 +350,16 @@ class Rem:
         `edge_types` are the edges to follow, in both directions; all if empty. `wanted` limits the tables and times of
         the entities around the key.
         """
-        found = await find_neighbourhood(
-            self.store(user, tenant=tenant),
-            key,
-            table=table,
-            edge_types=edge_types,
-            wanted=wanted,
-            depth=depth,
-            limit=limit,
-        )
+        async with ReadTimeLimit(self._settings.postgres.read_timeout_seconds):
+            found = await find_neighbourhood(
+                self.store(user, tenant=tenant),
+                key,
+                table=table,
+                edge_types=edge_types,
+                wanted=wanted,
+                depth=depth,
+                limit=limit,
+            )
         for node in found.nodes:
             note_row(node.table, node.id)
         return found

@@ -74,6 +74,12 @@ class QueryLimitError(InvalidInputError):
     code = "query_limit"
 
 
+class QueryTimeoutError(QueryLimitError):
+    """The database did not answer a read in time: ask for less, or try again later."""
+
+    code = "query_timeout"
+
+
 class NotFoundError(RemError):
     """There is no such object, or it belongs to another user."""
 

@@ -1,4 +1,4 @@
-"""Limit how many queries of one caller run at once, so that other callers find a free database connection."""
+"""Limit how many reads of one caller run at once, so that other callers find a free database connection."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Hashable
 from weakref import WeakValueDictionary
 
-from fastapi import Request
+from starlette.types import Scope
 
 from rem.api.rate_limit import find_caller
 from rem.auth.identity import Identity
 
 
 class CallerTurns:
-    """Gives each caller a number of turns. Its other queries wait, in their order."""
+    """Gives each caller a number of turns. Its other reads wait, in their order."""
 
     def __init__(self, turns_per_caller: int) -> None:
         self._turns_per_caller = turns_per_caller
@@ -27,8 +27,8 @@ class CallerTurns:
         return turns
 
 
-def get_turns(request: Request) -> asyncio.Semaphore:
+def find_turns(scope: Scope) -> asyncio.Semaphore:
     """Return the turns of the caller of a request."""
-    identity: Identity | None = request.scope.get("state", {}).get("user")
-    turns: CallerTurns = request.app.state.caller_turns
-    return turns.of(find_caller(identity, request.scope))
+    identity: Identity | None = scope.get("state", {}).get("user")
+    turns: CallerTurns = scope["app"].state.caller_turns
+    return turns.of(find_caller(identity, scope))

@@ -44,6 +44,7 @@ STATUS_BY_ERROR: dict[type[errors.RemError], int] = {
     errors.FetchForbiddenError: 403,
     errors.FileTooLargeError: 413,
     errors.FileUnreadableError: 422,
+    errors.QueryTimeoutError: 504,
     errors.InvalidInputError: 400,
     errors.UnauthorizedError: 401,
     errors.ForbiddenError: 403,

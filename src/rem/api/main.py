@@ -33,6 +33,7 @@ from rem.api.middleware import (
 from rem.api.openapi_errors import COMMON_ERRORS
 from rem.api.openapi_security import declare_security
 from rem.api.rate_limit import RATE_HEADERS, RateLimitMiddleware, RefusalLimitMiddleware
+from rem.api.read_limits import ReadLimitMiddleware
 from rem.api.request_guard import RequestGuardMiddleware, SecurityHeadersMiddleware
 from rem.api.routes import (
     admin,
@@ -218,6 +219,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
         ),
         Middleware(RateLimitMiddleware),
         Middleware(AuditMiddleware),
+        Middleware(ReadLimitMiddleware, max_seconds=settings.postgres.read_timeout_seconds),
         Middleware(
             BodyLimitMiddleware,
             max_bytes=min(MAX_JSON_BYTES, max_audio_bytes),

@@ -15,6 +15,7 @@ from uuid import uuid4
 from loguru import logger
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.api.errors import make_error_response
@@ -85,6 +86,9 @@ class RequestLogMiddleware:
         with logger.contextualize(request_id=request_id):
             try:
                 await self._app(scope, receive, send_with_id)
+            except ClientDisconnect:
+                # Nobody waits for an answer.
+                pass
             except Exception as error:  # any failure must give the client a response and us a log line
                 logger.error("{}", describe_exception(error))
                 if status:

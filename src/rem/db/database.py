@@ -38,6 +38,8 @@ Progress: TypeAlias = Callable[[str], None]
 CONNECT_RETRY_SECONDS = 0.1
 AFTER_START_SECONDS = 1.0
 """Time for a connection after the embedded server was started, even if the connect timeout is over."""
+MAX_CANCEL_SECONDS = 5.0
+"""Time that a cancelled statement has to end. After that, its connection is given up."""
 _CONNECTION_STRING_MESSAGE = (
     "POSTGRES__CONNECTION_STRING must look like postgresql://user:password@host:5432/database, with special characters "
     "of the user and password written as %XX."
@@ -357,26 +359,28 @@ class _PooledConnection(asyncpg.Connection):
 class _PooledLease:
     """Borrows a connection from the pool. It is a class, because a generator costs a tenth of a lookup."""
 
-    __slots__ = ("_acquisition", "_errors")
+    __slots__ = ("_connection", "_errors", "_pool")
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], errors: tuple[type[Exception], ...] = DRIVER_ERRORS) -> None:
-        self._acquisition = pool.acquire()
+        self._pool = pool
         # If code of the caller runs in the block, an OSError may come from that code.
         self._errors = errors
 
     async def __aenter__(self) -> Connection:
         try:
-            return await self._acquisition.__aenter__()
+            self._connection = await self._pool.acquire()
         except DRIVER_ERRORS as error:
             raise to_rem_error(error) from error
+        return self._connection
 
     async def __aexit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self._acquisition.__aexit__(error_type, error, trace)
+            await self._pool.release(self._connection, timeout=None if error is None else MAX_CANCEL_SECONDS)
         except DRIVER_ERRORS as release_error:
-            raise to_rem_error(release_error) from release_error
+            if error is None:
+                raise to_rem_error(release_error) from release_error
         if isinstance(error, self._errors):
             raise to_rem_error(error) from error
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from rem.errors import InvalidInputError
 from rem.query.language.parser import parse_query, suggest_clause, suggest_quoted_text
+from rem.query.read_time import DEFAULT_MAX_SECONDS, ReadTimeLimit
 from rem.query.result import QueryResult, Steps
 from rem.query.row_times import add_times
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
@@ -36,16 +37,19 @@ class QueryExecutor:
         sandbox: SqlSandbox,
         now: datetime | None = None,
         answer_reranker: RowReranker | None = None,
+        max_seconds: float = DEFAULT_MAX_SECONDS,
     ) -> None:
         """Resolve words such as "yesterday" on the day of `now` and in its time zone (default: the clock, in UTC).
 
-        `answer_reranker` orders the rows of answers to questions in plain words.
+        `answer_reranker` orders the rows of answers to questions in plain words. After `max_seconds`, LOOKUP, FUZZY and
+        TRAVERSE raise QueryTimeoutError; `searcher` and `sandbox` have their own limits.
         """
         self.answer_reranker = answer_reranker
         self._store = store
         self._searcher = searcher
         self._sandbox = sandbox
         self._now = now
+        self.max_seconds = max_seconds
 
     @property
     def now(self) -> datetime:
@@ -77,21 +81,26 @@ class QueryExecutor:
     async def _run_tree(self, query: Query) -> QueryResult:
         match query:
             case Lookup():
-                return await run_lookup(self._store, query)
+                async with ReadTimeLimit(self.max_seconds):
+                    return await run_lookup(self._store, query)
             case Fuzzy():
-                return await run_fuzzy(self._store, query)
+                async with ReadTimeLimit(self.max_seconds):
+                    return await run_fuzzy(self._store, query)
             case Search():
                 return await self._searcher.search(self._store, _resolve_times(query, self.now))
             case Sql():
                 return await run_sql(self._sandbox, self._store, query)
             case Traverse():
-                return await run_traverse(self._store, query, await self._run_start(query.start))
+                start = await self._run_start(query.start)
+                async with ReadTimeLimit(self.max_seconds):
+                    return await run_traverse(self._store, query, start)
         raise InvalidInputError(f"A query is a text or a query tree, not {type(query).__name__}.")
 
     async def _run_start(self, query: Query) -> QueryResult:
         """Run the query that gives the start nodes of TRAVERSE. It needs no texts of files."""
         if isinstance(query, Lookup):
-            return await run_lookup(self._store, query, with_texts=False)
+            async with ReadTimeLimit(self.max_seconds):
+                return await run_lookup(self._store, query, with_texts=False)
         return await self._run_tree(query)
 
     def _suggest_quotes(self, error: InvalidInputError, text: str, query: Query) -> str | None:

@@ -27,6 +27,7 @@ from rem.query.list_questions import read_list_question
 from rem.query.own_properties import states_asked_property
 from rem.query.question_names import Connection, QuestionNames, asks_when, find_names, is_explicit_key
 from rem.query.question_words import QuestionWords
+from rem.query.read_time import ReadTimeLimit
 from rem.query.role_names import find_role_names
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.time_phrases import Period, find_time_phrase, format_time
@@ -100,13 +101,15 @@ class Reading:
 async def ask(executor: QueryExecutor, store: Store, text: str, limit: int | None = None) -> QueryResult:
     """Run the query for a text. The first note of the result shows the query."""
     text = _check_readable(text)
-    reading = await interpret(store, text, executor.now)
+    async with ReadTimeLimit(executor.max_seconds):
+        reading = await interpret(store, text, executor.now)
     try:
         return await _answer(executor, store, text, reading, limit)
     except QuerySyntaxError as error:
         if not reading.is_guess:
             raise
-        reading = await read_question(store, text, executor.now)
+        async with ReadTimeLimit(executor.max_seconds):
+            reading = await read_question(store, text, executor.now)
         return await _answer(executor, store, text, _add_note(reading, _explain_invalid("SQL", error.reason)), limit)
 
 
@@ -288,7 +291,8 @@ async def _run(executor: QueryExecutor, store: Store, text: str, query: Query) -
     if not isinstance(query, Search):
         return await executor.run(query)
     result, names = await find_rows(executor, store, text, query)
-    result = await arrange_answer(store, text, result, names, executor.answer_reranker)
+    async with ReadTimeLimit(executor.max_seconds):
+        result = await arrange_answer(store, text, result, names, executor.answer_reranker)
     return replace(result, results=result.results[: query.limit])
 
 

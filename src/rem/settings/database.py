@@ -30,6 +30,15 @@ class PostgresSettings(SettingsGroup):
         default=10, ge=1, le=100, description="Maximum number of database connections of one process."
     )
     connect_timeout_seconds: float = Field(default=10.0, gt=0, description="Maximum time to open a connection.")
+    read_timeout_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        le=3600,
+        description=(
+            "Maximum time that the database may work on one LOOKUP, FUZZY, SEARCH or TRAVERSE, or on one GET of the "
+            "API. `SQL__TIMEOUT_SECONDS` limits the SQL verb."
+        ),
+    )
     idle_timeout_seconds: float = Field(
         default=1800.0,
         ge=0,

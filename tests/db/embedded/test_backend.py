@@ -15,8 +15,8 @@ from bench.attack_list import DEAF_STATEMENTS, HUNGRY_STATEMENTS
 
 from rem.app import Rem
 from rem.db.embedded.server import EmbeddedServer
-from rem.errors import QueryLimitError
-from rem.settings import EmbeddingSettings, Settings, SqlSettings
+from rem.errors import QueryLimitError, QueryTimeoutError
+from rem.settings import EmbeddingSettings, PostgresSettings, Settings, SqlSettings
 
 TIMEOUT = 0.3
 
@@ -129,3 +129,47 @@ async def test_server_with_a_deaf_backend_can_be_stopped(tmp_path: Path) -> None
     assert await again.fetchval("SELECT n FROM kept") == 1
     await again.close()
     server.stop()
+
+
+async def test_read_ends_although_its_backend_does_not_answer(own_home: Path) -> None:
+    settings = Settings(
+        rem_home=own_home,
+        postgres=PostgresSettings(read_timeout_seconds=TIMEOUT),
+        embedding=EmbeddingSettings(provider="none"),
+    )
+    async with Rem.open(settings) as rem:
+        async with rem.database.connection() as connection:
+            backend = psutil.Process(connection.get_server_pid())
+        backend.suspend()
+        try:
+            with pytest.raises(QueryTimeoutError, match=r"took longer than 0\.3 s and was stopped"):
+                await rem.query("LOOKUP nothing")
+            # The stuck connection is given up, so this is another one.
+            assert (await rem.query("LOOKUP nothing")).count == 0
+        finally:
+            backend.resume()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="PostgreSQL notices a lost client on Linux")
+async def test_statement_of_a_killed_client_ends(rem: Rem) -> None:
+    dsn = rem.database.get_connection_string()
+    program = "import asyncio, asyncpg, sys\nasync def main():\n    connection = await asyncpg.connect(sys.argv[1])\n"
+    program += "    await connection.execute('SELECT pg_sleep(600)')\nasyncio.run(main())"
+    client = await asyncio.create_subprocess_exec(sys.executable, "-c", program, dsn)
+    try:
+        assert await comes_to_sleep(rem, 1)
+    finally:
+        client.kill()
+        await client.wait()
+    assert await comes_to_sleep(rem, 0)
+
+
+async def comes_to_sleep(rem: Rem, count: int) -> bool:
+    """Wait until so many backends sleep."""
+    statement = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)' AND state = 'active'"
+    for _ in range(600):
+        async with rem.database.connection() as connection:
+            if await connection.fetchval(statement) == count:
+                return True
+        await asyncio.sleep(0.1)
+    return False

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from rem.api.caller_turns import get_turns
 from rem.api.dependencies import JsonBody, RemDep, ScopeDep
 from rem.api.entity_patch import apply_patch, build_entity, check_if_match, entity_etag
 from rem.api.openapi_errors import error_responses
@@ -113,7 +112,6 @@ async def list_tables(rem: RemDep, scope: ScopeDep) -> Page[EntityTable]:
     "/entities/{table}", response_model=Page[EntityView], summary="List entities", responses=error_responses(404)
 )
 async def list_entities(
-    http: Request,
     entities: TableDep,
     window: WindowDep,
     where: Annotated[
@@ -134,15 +132,14 @@ async def list_entities(
 ) -> Response:
     """List the caller's own rows of a table and the shared ones."""
     store, model = entities
-    async with get_turns(http):
-        rows = await store.find(
-            model,
-            _parse_where(where),
-            order_by=order_by,
-            limit=window.fetch_limit,
-            offset=window.offset,
-            with_deleted=with_deleted,
-        )
+    rows = await store.find(
+        model,
+        _parse_where(where),
+        order_by=order_by,
+        limit=window.fetch_limit,
+        offset=window.offset,
+        with_deleted=with_deleted,
+    )
     page = window.slice_page(rows)
     return await make_rows_response({"object": "list", **page}, "data", _as_json)
 

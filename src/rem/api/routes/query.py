@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -9,7 +10,7 @@ from fastapi import APIRouter, Body, Request, Response
 from fastapi import Query as QueryParameter
 from pydantic import BaseModel, ConfigDict, Field
 
-from rem.api.caller_turns import get_turns
+from rem.api.caller_turns import find_turns
 from rem.api.dependencies import AgentsDep, ContextDep, JsonBody, RemDep, ScopeDep
 from rem.api.disconnect import cancel_on_disconnect
 from rem.api.openapi_errors import error_responses
@@ -127,10 +128,9 @@ async def query(
     """
     if request.mode == "natural-language":
         answer = _answer_natural_language(request, rem, agents.env_with_delegate(context))
-        result = await cancel_on_disconnect(http, answer)
     else:
-        async with get_turns(http):
-            result = await _run_query(request, rem, context.scope)
+        answer = _run_in_turn(find_turns(http.scope), request, rem, context.scope)
+    result = await cancel_on_disconnect(http, answer)
     if request.limit is not None and len(result["results"]) > request.limit:
         result["results"] = result["results"][: request.limit]
         result["count"] = request.limit
@@ -162,6 +162,11 @@ async def complete_key(
     """Return keys that begin with a text, in alphabetical order."""
     keys = await find_keys(rem.store(scope), prefix, table=table, limit=limit + 1)
     return Page[KnownKey](data=keys[:limit], has_more=len(keys) > limit)
+
+
+async def _run_in_turn(turns: asyncio.Semaphore, request: QueryRequest, rem: Rem, scope: Scope) -> dict[str, Any]:
+    async with turns:
+        return await _run_query(request, rem, scope)
 
 
 async def _run_query(request: QueryRequest, rem: Rem, scope: Scope) -> dict[str, Any]:

@@ -69,6 +69,8 @@ SERVER_OPTIONS = {
     # Messages quote values, too ("invalid input syntax for type integer: …"), so errors of statements are not logged:
     # REM gets each of them and reports it. Starts, stops, crashes and fatal errors are logged.
     "log_min_messages": "log",
+    # A statement whose client was killed ends. PostgreSQL can notice that on some systems only.
+    **({"client_connection_check_interval": "5s"} if sys.platform == "linux" else {}),
 }
 
 

@@ -18,6 +18,7 @@ from rem.db.table import get_table
 from rem.embeddings import is_blank
 from rem.errors import DatabaseError, EmbeddingDisabledError, EmbeddingError, InvalidInputError
 from rem.models.field_types import check_text
+from rem.query.read_time import DEFAULT_MAX_SECONDS, ReadTimeLimit
 from rem.query.result import QueryResult, Step, Steps
 from rem.query.syntax_tree import Mode, to_json
 from rem.retrieval.embedding_model import EmbeddingModel, require_same_model
@@ -60,11 +61,14 @@ class Searcher:
         embedder: Embedder,
         indexer: Indexer,
         reranker: RowReranker | None = None,
+        max_seconds: float = DEFAULT_MAX_SECONDS,
     ) -> None:
+        """Raise QueryTimeoutError if the database works on a search for more than `max_seconds`."""
         self._database = database
         self._embedder = embedder
         self._indexer = indexer
         self._reranker = reranker
+        self._max_seconds = max_seconds
         self._types: dict[str, SearchableType] = {}
 
     async def search(self, store: Store, query: Search, *, statements_only: bool | None = None) -> QueryResult:
@@ -122,7 +126,8 @@ class Searcher:
     ) -> dict[str, Any]:
         """Run the search and return its JSON. Raise EmbeddingMismatchError if another model made the stored vectors."""
         with report.steps.measure("database") as step:
-            response: dict[str, Any] = await connection.fetchval(statement, *parameters)
+            async with ReadTimeLimit(self._max_seconds):
+                response: dict[str, Any] = await connection.fetchval(statement, *parameters)
             if response["model"] is not None and vector is not None:
                 require_same_model(EmbeddingModel(**response["model"]), self._embedder)
             report.steps += [Step(name, round(milliseconds, 3), rows) for name, milliseconds, rows in response["steps"]]
