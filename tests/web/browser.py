@@ -107,6 +107,18 @@ class Tab:
             assert serious == [], "\n".join(serious)
         self.page.emulate_media(color_scheme="light")
 
+    def describe(self, picture: str) -> str:
+        """Return the address, the problems and the text of the page, and keep a picture of it."""
+        from playwright.sync_api import Error
+
+        try:
+            self._screenshots.mkdir(exist_ok=True)
+            self.page.screenshot(path=self._screenshots / f"{picture}.png")
+            text = self.page.evaluate("document.body.innerText")
+        except Error as error:
+            text = f"(the page does not answer: {error})"
+        return "\n".join([self.page.url, *self.problems, text])
+
     def allow(self, part: str) -> None:
         """Take a problem that the test caused itself, and expect it: a text that all such messages contain."""
         assert any(part in problem for problem in self.problems), f"no problem with {part!r}: {self.problems}"

@@ -7,7 +7,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,6 +32,26 @@ CHROMIUM_ARGUMENTS = (
     *("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"),
     *("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"),
 )
+
+
+MAX_LOG_CHARS = 4000
+"""The part of a server's log that is shown when a test fails."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show what the page and the log of the server say when a test fails, and keep a picture of the page."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            if isinstance(value, Tab):
+                report.sections.append((f"page of {name}", value.describe(f"failed-{item.name}")))
+            elif isinstance(value, LiveServer):
+                log = value.log.read_text(encoding="utf-8", errors="replace")
+                report.sections.append((f"log of {name}", log[-MAX_LOG_CHARS:]))
+    return report
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -70,14 +70,26 @@ def test_a_file_that_cannot_be_read_says_why_and_is_replaced(tab: Tab) -> None:
     tab.check_accessibility()
     tab.take_pictures("files-failed")
     tab.page.get_by_role("button", name="All", exact=True).click()
-    # The chosen file takes the place of the broken one, under its name.
+    # A text called .pdf could not be read either: a file of another format keeps its own name.
     choose(
         tab,
         "Choose it again",
         FilePayload(name="fixed.md", mimeType="text/markdown", buffer=b"# Now it works\n\nWell."),
     )
-    expect(rows.filter(has_text="failed")).to_have_count(0, timeout=60_000)
+    expect(rows.filter(has_text="fixed.md")).to_contain_text("done", timeout=60_000)
+    expect(broken).to_have_count(0)
     expect(rows).to_have_count(2)
+
+
+def test_a_file_of_the_same_format_takes_the_place_of_a_failed_one_under_its_name(tab: Tab) -> None:
+    tab.open("/files")
+    choose(tab, "Choose files", FilePayload(name="empty.md", mimeType="text/markdown", buffer=b""))
+    row = tab.page.get_by_role("list", name="Files").get_by_role("listitem")
+    expect(row).to_contain_text("empty.md is empty.", timeout=60_000)
+    choose(tab, "Choose it again", FilePayload(name="empty (1).MD", mimeType="text/markdown", buffer=b"Tea at five."))
+    expect(row).to_contain_text("done", timeout=60_000)
+    expect(row).to_contain_text("empty.md")
+    expect(row).not_to_contain_text("(1)")
 
 
 def test_an_address_that_the_server_may_not_fetch_is_explained_and_tried_again(tab: Tab) -> None:

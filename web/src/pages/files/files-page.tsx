@@ -20,11 +20,11 @@ import { Link, useQuery } from "../../router";
 import { texts } from "../../texts";
 import styles from "./files-page.module.css";
 import { JobsPanel } from "./jobs-panel";
+import { uploadName } from "./upload";
 import { UploadList, useUploads } from "./uploads";
 
 const POLL_MS = 1500;
 const PAGE_SIZE = 50;
-const UPLOAD = "upload:///";
 const STATES = ["all", "pending", "failed", "completed"] as const;
 const TONES: Record<ProcessingStatus, BadgeTone> = { pending: "neutral", processing: "accent", completed: "positive", failed: "danger" };
 
@@ -36,23 +36,24 @@ export default function FilesPage() {
   const files = useApi((signal) => call("GET /api/v1/files", { query: { status, limit }, signal }), [status, limit]);
   const uploads = useUploads(files.reload);
   const picker = useRef<HTMLInputElement>(null);
-  const replaced = useRef<string | null>(null);
+  const replaced = useRef<FileView | null>(null);
   const [isOver, setIsOver] = useState(false);
   const isWaiting = files.data?.data.some((file) => file.status === "pending" || file.status === "processing") ?? false;
   useEffect(() => {
-    if (!isWaiting) return undefined;
-    const timer = setInterval(files.reload, POLL_MS);
-    return () => clearInterval(timer);
-  }, [isWaiting, files.reload]);
+    // Not an interval: a request that takes longer would be cancelled by the next one, again and again.
+    if (!isWaiting || files.isLoading) return undefined;
+    const timer = setTimeout(files.reload, POLL_MS);
+    return () => clearTimeout(timer);
+  }, [isWaiting, files.isLoading, files.reload]);
 
-  const choose = (name: string | null) => {
-    replaced.current = name;
+  const choose = (file: FileView | null) => {
+    replaced.current = file;
     picker.current?.click();
   };
   const retry = async (file: FileView) => {
-    if (!file.uri || file.uri.startsWith(UPLOAD)) {
+    if (uploadName(file) !== null || !file.uri) {
       // The bytes of a file that could not be read are not kept.
-      choose(file.name);
+      choose(file);
       return;
     }
     try {
@@ -151,7 +152,6 @@ function FileRow({ file, onRetry, onChanged }: { file: FileView; onRetry: () => 
       showError(error);
     }
   };
-  const isUpload = !file.uri || file.uri.startsWith(UPLOAD);
   return (
     <li className={styles.file}>
       <span className={styles.fileIcon}>
@@ -173,7 +173,7 @@ function FileRow({ file, onRetry, onChanged }: { file: FileView; onRetry: () => 
       <div className={styles.fileActions}>
         {file.status === "failed" && (
           <Button isSmall icon="retry" onClick={onRetry}>
-            {isUpload ? texts.files.chooseAgain : texts.files.retry}
+            {uploadName(file) !== null ? texts.files.chooseAgain : texts.files.retry}
           </Button>
         )}
         <IconButton icon="trash" label={texts.files.deleteFile(file.name)} isSmall onClick={() => setIsAsking(true)} />

@@ -2,6 +2,25 @@
 import { ApiError, identityHeaders, OFFLINE } from "../../api/client";
 import type { FileView, PageFileView } from "../../api/types";
 
+const UPLOAD = "upload:///";
+
+/** Return the name that a file was uploaded under; null if the server fetched it from its address. */
+export function uploadName(file: FileView): string | null {
+  if (!file.uri) return file.name;
+  return file.uri.startsWith(UPLOAD) ? decodeURIComponent(file.uri.slice(UPLOAD.length)) : null;
+}
+
+/** Return the name to upload a file under that replaces a stored one: the stored name if both have the same format. */
+export function replacementName(file: File, replaced: FileView): string {
+  const name = uploadName(replaced) ?? replaced.name;
+  // The server reads a file as what its name says, so a text under the name of a PDF could not be read.
+  return extension(file.name) === extension(name) ? name : file.name;
+}
+
+function extension(name: string): string {
+  return /\.[^./]+$/.exec(name)?.[0].toLowerCase() ?? "";
+}
+
 /** Send a file, call `onProgress` with the share that is sent (0 to 1), and return the row that waits for a worker. */
 export function uploadFile(file: File, name: string, onProgress: (share: number) => void, signal: AbortSignal): Promise<FileView> {
   const form = new FormData();

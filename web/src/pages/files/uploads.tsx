@@ -1,13 +1,15 @@
 /* The uploads of this page: one after the other, each with a bar. */
 import { useCallback, useRef, useState } from "react";
 
+import { call } from "../../api/client";
+import type { FileView } from "../../api/types";
 import { IconButton } from "../../components/button";
 import { Icon } from "../../components/icon";
 import { describeError } from "../../components/toast";
 import { formatBytes } from "../../format";
 import { texts } from "../../texts";
 import styles from "./files-page.module.css";
-import { uploadFile } from "./upload";
+import { replacementName, uploadFile } from "./upload";
 
 export interface Upload {
   id: number;
@@ -26,19 +28,22 @@ export function useUploads(onDone: () => void) {
   const change = (id: number, changes: Partial<Upload> | null) =>
     setList((old) => (changes ? old.map((item) => (item.id === id ? { ...item, ...changes } : item)) : old.filter((item) => item.id !== id)));
 
-  /** Upload files. A name replaces the stored file of this name. */
-  const add = (files: readonly File[], name: string | null = null) => {
-    for (const file of name ? files.slice(0, 1) : files) {
+  /** Upload files, or the first of them in the place of a stored one. */
+  const add = (files: readonly File[], replaced: FileView | null = null) => {
+    for (const file of replaced ? files.slice(0, 1) : files) {
       lastId.current += 1;
       const id = lastId.current;
       const controller = new AbortController();
       controllers.current.set(id, controller);
-      const shown = name ?? file.name;
+      const shown = replaced ? replacementName(file, replaced) : file.name;
       setList((old) => [...old, { id, name: shown, size: file.size, share: 0, error: null }]);
       queue.current = queue.current.then(async () => {
         if (controller.signal.aborted) return;
         try {
-          await uploadFile(file, shown, (share) => change(id, { share }), controller.signal);
+          const stored = await uploadFile(file, shown, (share) => change(id, { share }), controller.signal);
+          if (replaced && stored.id !== replaced.id) {
+            await call("DELETE /api/v1/files/{file_id}", { path: { file_id: replaced.id } });
+          }
           change(id, null);
           onDone();
         } catch (error) {
