@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,6 +64,36 @@ async def test_equal_job_waits_for_the_running_one(jobs: JobQueue, sql: Any) -> 
     assert second is not None
     assert second != running
     assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is None
+
+
+class InterruptedConnection:
+    """A connection on which something happens elsewhere after its first statement."""
+
+    def __init__(self, connection: Any, happen: Callable[[], Awaitable[object]]) -> None:
+        self._connection = connection
+        self._happen: Callable[[], Awaitable[object]] | None = happen
+
+    async def fetchval(self, *arguments: object) -> object:
+        value = await self._connection.fetchval(*arguments)
+        if self._happen is not None:
+            happen, self._happen = self._happen, None
+            await happen()
+        return value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+async def test_job_is_queued_when_the_equal_one_ends_meanwhile(rem: Rem, jobs: JobQueue, sql: Any) -> None:
+    """The running job has not seen what this caller stores, and its end must not leave the caller without a job."""
+    ended = await jobs.enqueue("ingest", ALICE, dedupe="file")
+    await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'picked', queue_manager_id = gen_random_uuid()")
+    async with rem.database.transaction() as transaction, transaction.connection() as connection:
+        interrupted: Any = InterruptedConnection(
+            connection, lambda: sql.execute("DELETE FROM rem_jobs.pgqueuer WHERE id = $1", ended)
+        )
+        new = await jobs.enqueue("ingest", ALICE, dedupe="file", connection=interrupted)
+    assert [job.id for job in await jobs.list(state="queued")] == [new]
 
 
 async def test_job_is_part_of_the_callers_transaction(rem: Rem, jobs: JobQueue) -> None:

@@ -133,12 +133,11 @@ async def process_queued_file(
     while True:
         async with database.connection() as connection:
             row = await connection.fetchrow(query("ingest", "pending_file"), tenant_id, file_id)
-        is_done = row is not None and row["content"] is None and row["processing_status"] == ProcessingStatus.COMPLETED
-        if row is not None and row["is_deleted"]:
-            # Its bytes are kept with its row. Restoring the file queues it again.
+        if row is None:
             return None
-        if row is None or is_done:
-            await _delete_upload(database, tenant_id, file_id)
+        is_done = row["content"] is None and row["processing_status"] == ProcessingStatus.COMPLETED
+        # The bytes of a deleted file are kept with its row: restoring the file queues it again.
+        if row["is_deleted"] or is_done:
             return None
         pending = _PendingFile(tenant_id, file_id, dict(row))
         outcome = await _process(settings, ingester_for(pending.scope), pending)
@@ -305,11 +304,6 @@ async def _store_error(store: Store, pending: _PendingFile, reason: str) -> None
         row.metadata = {**row.metadata, "error": clean_text(reason)[:MAX_ERROR_CHARS]}
 
     await store.modify(File, pending.file_id, change)
-
-
-async def _delete_upload(database: Database, tenant_id: str, file_id: UUID) -> None:
-    async with database.connection() as connection:
-        await connection.execute(query("ingest", "delete_upload"), tenant_id, file_id)
 
 
 async def _delete_upload_if_same(

@@ -56,12 +56,17 @@ class JobQueue:
         async with self._connect(connection) as used:
             key = None if dedupe is None else _make_key(kind, owner, dedupe)
             arguments = (priority, kind, content, delay or timedelta())
-            job_id = await _insert(used, *arguments, key, owner)
-            if job_id is None and key is not None:
-                running_id = await used.fetchval(query("jobs", "running_with_key"), key)
-                if running_id is not None:
-                    job_id = await _insert(used, *arguments, f"{key} after {running_id}", owner | {"after": running_id})
-        return job_id
+            while True:
+                job_id = await _insert(used, *arguments, key, owner)
+                if job_id is not None or key is None:
+                    return job_id
+                equal = await used.fetchrow(query("jobs", "equal_job"), key)
+                # None: it ended after the first statement, so nothing would run for this caller.
+                if equal is not None and equal["is_running"]:
+                    after = equal["id"]
+                    return await _insert(used, *arguments, f"{key} after {after}", owner | {"after": after})
+                if equal is not None:
+                    return None
 
     async def list(self, *, state: JobState | None = None, kind: str | None = None, limit: int = 100) -> Sequence[Job]:
         """Return jobs, the newest first."""

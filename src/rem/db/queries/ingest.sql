@@ -68,9 +68,6 @@ DELETE FROM rem.ontologies o WHERE o.tenant_id = $1 AND {owner} AND o.id = ANY (
 INSERT INTO rem.uploads (tenant_id, file_id, content) VALUES ($1, $2, $3)
 ON CONFLICT (tenant_id, file_id) DO UPDATE SET content = excluded.content
 
--- name: delete_upload
-DELETE FROM rem.uploads WHERE tenant_id = $1 AND file_id = $2
-
 -- name: delete_upload_if_same
 -- Delete the bytes with this SHA-256 ($3). A newer upload of the same file stays.
 DELETE FROM rem.uploads WHERE tenant_id = $1 AND file_id = $2 AND sha256(content) = $3

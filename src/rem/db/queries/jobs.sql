@@ -11,8 +11,8 @@ WITH added AS (
 )
 SELECT id FROM added
 
--- name: running_with_key
-SELECT id FROM rem_jobs.pgqueuer WHERE dedupe_key = $1 AND status = 'picked'
+-- name: equal_job
+SELECT id, status = 'picked' AS is_running FROM rem_jobs.pgqueuer WHERE dedupe_key = $1 AND status IN ('queued', 'picked')
 
 -- name: count_queued
 SELECT count(*) AS jobs FROM rem_jobs.pgqueuer WHERE entrypoint = ANY ($1) AND status = 'queued' AND id <> ALL ($2::bigint[])
