@@ -10,7 +10,7 @@ export UV_NO_PROGRESS := 1
 # Where it is set, every command compiles all that it imports, again and again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-failed test-fast test-python test-web test-phoenix coverage lint format bench docs audit lock clean \
+.PHONY: help run test test-failed test-fast test-python test-web test-phoenix test-deployment coverage lint format bench docs audit lock clean \
   install web web-check web-types
 .DEFAULT_GOAL := help
 
@@ -50,6 +50,12 @@ test-phoenix: install ## Run the tests of the Phoenix client against a real Phoe
 	@test -x $(PHOENIX)/bin/phoenix || { $(UV) venv --quiet --python "$$(command -v $(PYTHON))" $(PHOENIX) && \
 	  VIRTUAL_ENV=$(PHOENIX) $(UV) pip install --quiet arize-phoenix; }
 	$(BIN)/python -m tooling.phoenix_tests $(PHOENIX)/bin/phoenix
+
+test-deployment: install ## Run the tests of deployments that need PgBouncer, too
+	@test -x /usr/sbin/pgbouncer || command -v pgbouncer >/dev/null || \
+	  { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -qq -y pgbouncer; } || \
+	  { echo "These tests need PgBouncer: sudo apt-get install pgbouncer"; exit 1; }
+	$(BIN)/python -m pytest -m "deployment or not deployment" -n 0 $(or $(TESTS),tests/deployment)
 
 coverage: install ## Run the fast tests, and fail if they cover too little of the code
 	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term --cov-fail-under=$(MIN_COVERAGE_PERCENT)

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 import asyncpg
 import orjson
 from loguru import logger
 
+from rem.db.addresses import (
+    describe_connection_string,
+    explain_connect_error,
+    explain_unreadable_string,
+    get_direct_connection_string,
+    read_connection_string,
+    split_hosts,
+)
 from rem.db.derived_ids import DerivedIds
 from rem.db.driver_errors import ASYNCPG_ERRORS, DRIVER_ERRORS, to_rem_error, translate_driver_errors
 from rem.db.hash_secret import open_sealer
 from rem.db.migrator import Migrator
+from rem.db.pooler import UnpreparedConnection, refuse_encryption, require_role_defaults, set_role_defaults
 from rem.db.preflight import ServerInfo, check_requirements, read_server_info
 from rem.db.sealed_rows import OpeningConnection, decode_json, decode_jsonb
-from rem.errors import DatabaseUnavailableError, InvalidInputError, MigrationError, SettingsError
+from rem.errors import DatabaseUnavailableError, InvalidInputError, MigrationError
 from rem.privacy.policy import PrivacyPolicy
 from rem.settings import Settings
 
@@ -36,19 +44,18 @@ if TYPE_CHECKING:
 
 Progress: TypeAlias = Callable[[str], None]
 CONNECT_RETRY_SECONDS = 0.1
+POOLER_SETTINGS = ("application_name", "timezone")
+"""The settings that PgBouncer sets for each transaction of a client."""
 AFTER_START_SECONDS = 1.0
 """Time for a connection after the embedded server was started, even if the connect timeout is over."""
 MAX_CANCEL_SECONDS = 5.0
 """Time that a cancelled statement has to end. After that, its connection is given up."""
-_CONNECTION_STRING_MESSAGE = (
-    "POSTGRES__CONNECTION_STRING must look like postgresql://user:password@host:5432/database, with special characters "
-    "of the user and password written as %XX."
-)
 _NOT_STARTED_ERRORS = (
     ConnectionError,
     FileNotFoundError,
     asyncpg.CannotConnectNowError,
     asyncpg.ConnectionDoesNotExistError,
+    asyncpg.TargetServerAttributeNotMatched,
 )
 
 
@@ -91,6 +98,8 @@ class Database:
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
         self._server_info: ServerInfo | None = None
         self._derived_ids: DerivedIds | None = None
+        self._last_hosts: dict[str, str] = {}
+        """The host of each connection string that was connected to last."""
         self.sealer: Sealer | None = None
         self.privacy = PrivacyPolicy.from_settings(settings.privacy)
 
@@ -167,6 +176,8 @@ class Database:
             # The migration may have created the extensions.
             self._server_info = await read_server_info(connection)
             self._derived_ids = DerivedIds(await connection.fetchval("SELECT id_key FROM rem.installation"))
+            if self._uses_pooler:
+                await refuse_encryption(connection, self._settings.encryption)
             self.sealer = await open_sealer(connection, self._settings.encryption)
             if self.sealer is not None:
                 self.privacy = self.privacy.refusing_sealed_values()
@@ -235,16 +246,35 @@ class Database:
         await migrate_schema(connection, self._settings, self.server_info)
 
     def _get_connection_class(self) -> type[asyncpg.Connection[asyncpg.Record]]:
+        if self._uses_pooler and not self._settings.postgres.prepared_statements:
+            return UnpreparedConnection
         if self.sealer is None:
             return _PooledConnection
         return type("_OpeningConnection", (OpeningConnection,), {"sealer": self.sealer})
 
     async def _connect_for_pool(self, *_args: Any, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
+        if self._uses_pooler:
+            return await self._connect_to_pooler(**kwargs)
         if self.sealer is None:
             return await self._connect(**kwargs)
         # The search index holds keyed hashes of words. The connections of the SQL verb do not get the key.
         keyed = {**self._session_settings(), "rem.word_key": self.sealer.word_key}
         return await self._connect(**kwargs, server_settings=keyed)
+
+    @property
+    def _uses_pooler(self) -> bool:
+        return self._settings.postgres.uses_pooler
+
+    async def _connect_to_pooler(self, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
+        settings = {name: value for name, value in self._session_settings().items() if name in POOLER_SETTINGS}
+        options = {
+            "dsn": read_connection_string(self._settings.postgres.connection_string),
+            "server_settings": settings,
+            **kwargs,
+        }
+        if not self._settings.postgres.prepared_statements:
+            options["statement_cache_size"] = 0
+        return await self._connect(**options)
 
     def _session_settings(self) -> dict[str, str]:
         search_path = {"search_path": self._server_info.search_path} if self._server_info else {}
@@ -255,7 +285,7 @@ class Database:
         deadline = asyncio.get_running_loop().time() + self._settings.postgres.connect_timeout_seconds
         while True:
             try:
-                return await asyncpg.connect(**{**self._address(), **kwargs})
+                return await self._connect_once({**self._address(), **kwargs})
             except _NOT_STARTED_ERRORS as error:
                 if self._embedded is not None:
                     await asyncio.to_thread(self._embedded.ensure_running)
@@ -263,27 +293,35 @@ class Database:
                     deadline = max(deadline, asyncio.get_running_loop().time() + AFTER_START_SECONDS)
                 if asyncio.get_running_loop().time() > deadline:
                     raise DatabaseUnavailableError(
-                        f"No PostgreSQL server answers at {self.describe_address()} ({error}): is it running?"
+                        f"No PostgreSQL server answers at {self._describe(kwargs)} ({error}): is it running?"
                     ) from error
                 await asyncio.sleep(CONNECT_RETRY_SECONDS if self._embedded is None else 0)
-            except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-                raise DatabaseUnavailableError(
-                    f"The server at {self.describe_address()} refuses the user or password: {error}"
-                ) from error
-            except asyncpg.InvalidCatalogNameError as error:
-                raise DatabaseUnavailableError(
-                    f"The server at {self.describe_address()} has no such database: {error}. Create it, or fix the "
-                    "connection string."
-                ) from error
-            except OSError as error:
-                raise DatabaseUnavailableError(
-                    f"No PostgreSQL server can be reached at {self.describe_address()} ({error}): check the address."
-                ) from error
-            except asyncpg.ClientConfigurationError as error:
-                raise SettingsError(f"{_CONNECTION_STRING_MESSAGE} ({error})") from error
-            except ValueError:
+            except ValueError as error:
                 # What could not be read may be a part of the password.
-                raise SettingsError(_CONNECTION_STRING_MESSAGE) from None
+                raise explain_unreadable_string(error) from None
+            except (asyncpg.PostgresError, OSError) as error:
+                explained = explain_connect_error(error, self._describe(kwargs))
+                if explained is None:
+                    raise
+                raise explained from error
+
+    async def _connect_once(self, options: dict[str, Any]) -> asyncpg.Connection[asyncpg.Record]:
+        """Connect to the first host that fits. Try the one first that was right the last time."""
+        if "dsn" not in options:
+            return await asyncpg.connect(**options)
+        dsn: str = options["dsn"]
+        hosts = sorted(split_hosts(dsn), key=lambda host: host != self._last_hosts.get(dsn))
+        # The driver would wait for the first host as long as it may wait for all.
+        options = {**options, "timeout": options["timeout"] / len(hosts)}
+        for host in hosts[:-1]:
+            with suppress(*_NOT_STARTED_ERRORS, OSError):
+                return await self._connect_to_host(host, options)
+        return await self._connect_to_host(hosts[-1], options)
+
+    async def _connect_to_host(self, host: str, options: dict[str, Any]) -> asyncpg.Connection[asyncpg.Record]:
+        connection: asyncpg.Connection[asyncpg.Record] = await asyncpg.connect(**{**options, "dsn": host})
+        self._last_hosts[options["dsn"]] = host
+        return connection
 
     def _address(self) -> dict[str, Any]:
         common = {
@@ -291,7 +329,7 @@ class Database:
             "server_settings": self._session_settings(),
         }
         if self._embedded is None:
-            return {"dsn": _get_connection_string(self._settings), **common}
+            return {"dsn": get_direct_connection_string(self._settings.postgres), **common}
         address = self._embedded.address()
         if address is None:
             raise ConnectionError("the embedded server is not running")
@@ -306,16 +344,20 @@ class Database:
     def get_connection_string(self) -> str:
         """Return the address of the server with its password, for programs of PostgreSQL. The server must run."""
         if self._embedded is None:
-            return _get_connection_string(self._settings)
+            return get_direct_connection_string(self._settings.postgres)
         return self._embedded.ensure_running().dsn()
 
     def describe_address(self) -> str:
         """Return the address of the server for messages, without its password."""
         if self._embedded is not None:
             return f"the embedded server in {self._embedded.data_dir}"
-        parts = urlsplit(_get_connection_string(self._settings))
-        host = parts.netloc.rpartition("@")[2] or parse_qs(parts.query).get("host", ["localhost"])[0]
-        return f"{host}{parts.path}"
+        return self._describe({"dsn": read_connection_string(self._settings.postgres.connection_string)})
+
+    def _describe(self, options: Mapping[str, Any]) -> str:
+        """Return the address of a connection for messages, without its password. `options` may contain a dsn."""
+        if self._embedded is not None:
+            return self.describe_address()
+        return describe_connection_string(options.get("dsn") or get_direct_connection_string(self._settings.postgres))
 
     async def _init_connection(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         await connection.set_type_codec(
@@ -332,6 +374,8 @@ class Database:
             schema="pg_catalog",
             format="binary",
         )
+        if self._uses_pooler:
+            await require_role_defaults(connection, self.server_info)
         # A crash of PostgreSQL closes every connection, so a check of each new one notices every crash.
         if self.server_info.is_replica or await connection.fetchval("SELECT rem.rem_kv_store_is_complete()"):
             return
@@ -346,7 +390,9 @@ async def migrate_schema(connection: Connection, settings: Settings, facts: Serv
     async with connection.transaction():
         applied = await migrator.migrate()
         await connection.execute("SELECT rem.rem_index_embeddings($1)", settings.embedding.dimension)
-        await migrator.set_kv_logged(settings.postgres.kv_logged)
+        await migrator.set_kv_logged(settings.postgres.needs_logged_kv_store)
+        if settings.postgres.uses_pooler:
+            await set_role_defaults(connection, await read_server_info(connection))
     return applied
 
 
@@ -429,16 +475,6 @@ def create_embedded_server(settings: Settings, on_progress: Progress) -> Embedde
         idle_timeout_seconds=settings.postgres.idle_timeout_seconds,
         on_progress=on_progress,
     )
-
-
-def _get_connection_string(settings: Settings) -> str:
-    assert settings.postgres.connection_string is not None  # noqa: S101  # checked by the callers
-    text = settings.postgres.connection_string.get_secret_value().strip()
-    scheme, separator, rest = text.partition("://")
-    if not separator or scheme.split("+")[0] not in ("postgresql", "postgres") or "#" in rest:
-        raise SettingsError(_CONNECTION_STRING_MESSAGE)
-    # SQLAlchemy writes postgresql+asyncpg://.
-    return f"postgresql://{rest}"
 
 
 def _log_progress(message: str) -> None:

@@ -46,10 +46,15 @@ class ServerInfo:
     pg_trgm: Extension
 
     @property
+    def schemas(self) -> list[str]:
+        """Return the schemas that statements need: that of REM, then those of the extensions."""
+        schemas = dict.fromkeys(["rem", self.vector.schema, self.pg_trgm.schema])
+        return [name for name in schemas if name and _SCHEMA_NAME.match(name)]
+
+    @property
     def search_path(self) -> str:
-        """Return the search path: the schema of REM, then the schemas of the extensions."""
-        schemas = dict.fromkeys(["rem", self.vector.schema, self.pg_trgm.schema, "public"])
-        return ", ".join(f'"{name}"' for name in schemas if name and _SCHEMA_NAME.match(name))
+        """Return the search path: the schemas that statements need, then `public`."""
+        return ", ".join(f'"{name}"' for name in dict.fromkeys([*self.schemas, "public"]))
 
 
 async def read_server_info(connection: Connection) -> ServerInfo:

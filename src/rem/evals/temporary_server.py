@@ -31,7 +31,11 @@ def temporary_server(settings: Settings, on_progress: Callable[[str], None]) -> 
         try:
             address = SecretStr(server.ensure_running().dsn())
             postgres = settings.postgres.model_copy(
-                update={"connection_string": address, "sql_connection_string": None}
+                update={
+                    "connection_string": address,
+                    "direct_connection_string": None,
+                    "sql_connection_string": None,
+                }
             )
             yield settings.model_copy(update={"postgres": postgres})
         finally:

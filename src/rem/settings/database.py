@@ -23,6 +23,21 @@ class PostgresSettings(SettingsGroup):
             "REM uses the embedded server."
         ),
     )
+    direct_connection_string: SecretStr | None = Field(
+        default=None,
+        description=(
+            "Address of the server itself, if `connection_string` names a connection pooler in transaction mode, such "
+            "as PgBouncer. REM uses it for migrations, session locks, LISTEN and the SQL verb "
+            "([guide](deployment.md#use-pgbouncer))."
+        ),
+    )
+    prepared_statements: bool = Field(
+        default=True,
+        description=(
+            "Prepare statements once for each connection of a connection pooler. `false` is slower, and works with "
+            "PgBouncer before version 1.21, too."
+        ),
+    )
     pool_min_size: int = Field(
         default=1, ge=0, le=100, description="Minimum number of database connections of one process."
     )
@@ -46,16 +61,30 @@ class PostgresSettings(SettingsGroup):
     )
     run_as: str = Field(default="nobody", description="System user of the embedded server when REM runs as root.")
     kv_logged: bool = Field(
-        default=False, description="Write the key cache (`kv_store`) to the WAL, so that replicas have it."
+        default=False,
+        description=(
+            "Write the key cache (`kv_store`) to the WAL, so that it survives a crash or failover without a rebuild. "
+            "With a connection pooler or a replica, REM always does."
+        ),
     )
     sql_connection_string: SecretStr | None = Field(
         default=None, description="Login for the SQL verb, on servers where REM may not create a role for it."
     )
 
-    @field_validator("connection_string", "sql_connection_string")
+    @field_validator("connection_string", "direct_connection_string", "sql_connection_string")
     @classmethod
     def _treat_empty_as_unset(cls, value: SecretStr | None) -> SecretStr | None:
         return value if value and value.get_secret_value().strip() else None
+
+    @property
+    def uses_pooler(self) -> bool:
+        """Return True if the pool of REM goes through a connection pooler in transaction mode."""
+        return self.connection_string is not None and self.direct_connection_string is not None
+
+    @property
+    def needs_logged_kv_store(self) -> bool:
+        """Return True if kv_store must be in the WAL. Behind a pooler REM would not notice a crash that empties it."""
+        return self.kv_logged or self.uses_pooler
 
 
 class SqlSettings(SettingsGroup):

@@ -44,3 +44,13 @@ SELECT rem.rem_rebuild_kv_store(), rem.rem_rebuild_edges()
 
 -- name: kv_persistence
 SELECT relpersistence::text FROM pg_class WHERE oid = 'rem.kv_store'::regclass
+
+-- name: role_defaults
+-- Set what REM otherwise sets for each connection: a connection pooler passes only a few settings on.
+DO $$ BEGIN
+  EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET search_path = {search_path}', current_database());
+  EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET jit = off', current_database());
+END $$
+
+-- name: has_schemas
+SELECT current_schemas(false)::text[] @> $1::text[]
