@@ -12,7 +12,7 @@ import pytest
 _SOURCE = Path(__file__).parent.parent / "src" / "rem"
 _LAYERS = [
     {"errors", "text", "log_scrubber", "fair_map"},
-    {"settings", "context", "events", "models"},
+    {"settings", "context", "events", "models", "metrics", "log_output"},
     {"privacy", "encryption"},
     {"db", "embeddings", "audio"},
     {"auth", "tagging"},

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from rem.db.embedded.server import EmbeddedServer
-from tests.forked_process import ForkedProcess
+from tests.forked_process import ForkedProcess, Stream
 from tests.rem_command import REM, environment, output, rem, start_rem
 from tests.scripted_model import Pause, scripted_model
 
@@ -32,10 +32,12 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(*arguments: str, settings: Mapping[str, str]) -> Iterator[tuple[str, ForkedProcess]]:
+def serving(
+    *arguments: str, settings: Mapping[str, str], stderr: Stream = subprocess.DEVNULL
+) -> Iterator[tuple[str, ForkedProcess]]:
     """Run `rem serve` and yield its address and process. Stop it with Ctrl-C."""
     port = free_port()
-    process = start_rem("serve", "--port", str(port), *arguments, settings=settings)
+    process = start_rem("serve", "--port", str(port), *arguments, settings=settings, stderr=stderr)
     address = f"http://127.0.0.1:{port}"
     try:
         _wait_until_ready(address, process)

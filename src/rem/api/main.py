@@ -25,6 +25,7 @@ from rem.api.authentication import AuthMiddleware
 from rem.api.caller_turns import CallerTurns
 from rem.api.errors import install_error_handlers
 from rem.api.handshake import HandshakeMiddleware
+from rem.api.metrics import MetricsMiddleware, make_metrics_route
 from rem.api.middleware import (
     REQUEST_ID_HEADER,
     BodyLimitMiddleware,
@@ -70,6 +71,7 @@ from rem.auth.production import check_auth_settings
 from rem.auth.providers import LoginProviders
 from rem.context import AgentContext
 from rem.mcp.http import mount_mcp
+from rem.metrics import enable_metrics
 from rem.rate_limits import RateLimiter
 from rem.settings import Settings, get_settings
 from rem.tools.env import ToolEnv
@@ -156,6 +158,9 @@ def _include_routes(app: FastAPI) -> None:
     app.router.routes += _build_routes()
     app.router.routes += oauth.make_oauth_routes()
     app.router.routes += make_web_routes()
+    if app.state.settings.metrics.enabled:
+        enable_metrics()
+        app.router.routes.append(make_metrics_route(app.state.settings))
     mount_mcp(
         app,
         partial(_make_mcp_env, app),
@@ -197,7 +202,9 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
     """Return the middleware, outermost first."""
     # Audio is in base64, which takes four bytes for three.
     max_audio_bytes = settings.audio.max_bytes * 4 // 3 + MAX_OTHER_BYTES
+    counting = [Middleware(MetricsMiddleware)] if settings.metrics.enabled else []
     return [
+        *counting,
         Middleware(ProxyHeadersMiddleware, trusted_hosts=settings.api.trusted_proxies),
         Middleware(
             CORSMiddleware,

@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import sys
 import time
-import traceback
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from loguru import logger
@@ -19,37 +16,21 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.api.errors import make_error_response
-from rem.log_scrubber import scrub_record
-
-if TYPE_CHECKING:
-    from loguru import Record
+from rem.log_output import LogFormat, describe_exception, log_to_stderr
 
 
 class LogHandler(logging.Handler):
     """Sets up loguru and passes uvicorn's log records to it. `rem serve` creates one in each server process."""
 
-    def __init__(self, min_level: str) -> None:
+    def __init__(self, min_level: str, log_format: LogFormat = "text") -> None:
         super().__init__(min_level)
-        logger.remove()
-        logger.configure(patcher=scrub_record)
-        # Tracebacks must not show variables: they hold texts of users.
-        logger.add(sys.stderr, level=min_level, diagnose=False, backtrace=False, format=_format_record)
+        log_to_stderr(min_level, log_format)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Log one record."""
         level = record.levelname if record.levelname in ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL") else "DEBUG"
         exception = f": {describe_exception(record.exc_info[1])}" if record.exc_info and record.exc_info[1] else ""
         logger.log(level, "{}{}", record.getMessage(), exception)
-
-
-def describe_exception(error: BaseException) -> str:
-    """Return the type and the traceback of an exception, without its message, which may quote texts of users."""
-    return f"{type(error).__name__} in\n{''.join(traceback.format_tb(error.__traceback__))}".rstrip()
-
-
-def _format_record(record: Record) -> str:
-    fields = "".join(f" {name}={{extra[{name}]}}" for name in record["extra"])
-    return f"{{time:YYYY-MM-DDTHH:mm:ss.SSSZ}} {{level}} {{message}}{fields}\n"
 
 
 REQUEST_ID_HEADER = "X-Request-Id"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.api.errors import make_error_response
-from rem.auth.access import is_web
+from rem.auth.access import METRICS_PATH, is_web
 from rem.auth.identity import Tier
+from rem.metrics import RATE_LIMIT_REFUSALS
 from rem.rate_limits import LimitedCaller
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ RATE_HEADERS = (
 )
 IPV6_PREFIX_BITS = 64
 """One customer has at least this network, and may choose any address of it for each request."""
-_UNCOUNTED_PATHS = frozenset(("/health", "/health/live", "/health/ready"))
+_UNCOUNTED_PATHS = frozenset(("/health", "/health/live", "/health/ready", METRICS_PATH))
 _IS_COUNTED = "is_counted"
 """Marks a request in its state that the RateLimitMiddleware has counted."""
 _ADVICE = {
@@ -155,6 +156,7 @@ def _make_headers(allowance: Allowance) -> list[tuple[bytes, bytes]]:
 
 
 def _refuse(allowance: Allowance, tier: Tier) -> ASGIApp:
+    RATE_LIMIT_REFUSALS.record(1, tier.value)
     return make_error_response(
         429,
         "rate_limit_exceeded",

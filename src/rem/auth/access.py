@@ -15,8 +15,9 @@ READING_POSTS = frozenset(
 """Paths whose POST only reads: a query is too long for an address."""
 CHAT_PATHS = frozenset(f"{root}/{path}" for root in ("/api/v1", "/v1") for path in ("chat/completions", "responses"))
 DOCS_PATH = "/docs"
-PUBLIC_PATHS = ("/health", "/.well-known/", DOCS_PATH, "/openapi.json", "/api/dev/token")
-"""Paths that need no login even where everything else does."""
+METRICS_PATH = "/metrics"
+PUBLIC_PATHS = ("/health", METRICS_PATH, "/.well-known/", DOCS_PATH, "/openapi.json", "/api/dev/token")
+"""Paths that need no login even where everything else does. Metrics have a token of their own."""
 WEB_PAGES = ("/", "/chat", "/memory", "/graph", "/timeline", "/files", "/care")
 """Addresses of the web interface. All show the same page, which holds nothing of a user: its scripts fetch that."""
 WEB_ASSETS, WEB_ICON = "/assets", "/favicon.svg"

@@ -22,6 +22,8 @@ def _find_incomplete(settings: Settings) -> Iterator[str]:
         return
     if not settings.postgres.enabled:
         yield "POSTGRES__ENABLED is false, and authentication needs the database."
+    if settings.metrics.enabled and settings.metrics.token is None:
+        yield "METRICS__TOKEN is missing: `openssl rand -hex 32` prints one. Prometheus sends it."
     for name in ("google", "microsoft", "oidc"):
         provider = getattr(auth, name)
         if provider.client_id and provider.client_secret is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, TypeAlias
 
 import typer
@@ -69,32 +71,48 @@ def serve(
     _announce_when_listening(host, port)
     _exit_with_0_on_sigterm()
     _allow_many_connections()
-    uvicorn.run(
-        "rem.api.main:app",
-        host=host,
-        port=port,
-        workers=workers,
-        reload=reload,
-        # Watch only the code, because the data of REM may be below the current folder.
-        reload_dirs=[str(Path(rem.__file__).parent)] if reload else None,
-        http="rem.api.http_protocol:ProtectedHttpProtocol",
-        # REM has no WebSocket. uvicorn would answer them past the middleware, and write their paths to the log.
-        ws="none",
-        log_config=_log_config(log_level or api.log_level),
-        # The request log has the same lines, without the content of paths and query strings.
-        access_log=False,
-        # The application reads them itself, from the proxies of API__TRUSTED_PROXIES alone.
-        proxy_headers=False,
-        timeout_graceful_shutdown=math.ceil(api.shutdown_seconds),
-    )
+    with _share_counters(settings, workers):
+        uvicorn.run(
+            "rem.api.main:app",
+            host=host,
+            port=port,
+            workers=workers,
+            reload=reload,
+            # Watch only the code, because the data of REM may be below the current folder.
+            reload_dirs=[str(Path(rem.__file__).parent)] if reload else None,
+            http="rem.api.http_protocol:ProtectedHttpProtocol",
+            # REM has no WebSocket. uvicorn would answer them past the middleware, and write their paths to the log.
+            ws="none",
+            log_config=_log_config(log_level or api.log_level, settings.log.format),
+            # The request log has the same lines, without the content of paths and query strings.
+            access_log=False,
+            # The application reads them itself, from the proxies of API__TRUSTED_PROXIES alone.
+            proxy_headers=False,
+            timeout_graceful_shutdown=math.ceil(api.shutdown_seconds),
+        )
 
 
-def _log_config(level: str) -> dict[str, Any]:
+@contextmanager
+def _share_counters(settings: Settings, workers: int) -> Iterator[None]:
+    """Give several server processes a folder for their metrics: Prometheus asks any one of them, and wants all."""
+    import os
+    import tempfile
+
+    if not settings.metrics.enabled or workers == 1:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="rem-metrics-") as folder:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        yield
+
+
+def _log_config(level: str, log_format: str) -> dict[str, Any]:
     """Return the logging configuration that uvicorn applies in each server process."""
+    handler = {"()": "rem.api.middleware.LogHandler", "min_level": level.upper(), "log_format": log_format}
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "handlers": {"rem": {"()": "rem.api.middleware.LogHandler", "min_level": level.upper()}},
+        "handlers": {"rem": handler},
         "loggers": {"uvicorn": {"handlers": ["rem"], "level": level.upper(), "propagate": False}},
     }
 

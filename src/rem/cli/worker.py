@@ -26,8 +26,11 @@ def worker(
     running jobs may finish within a time limit; a second signal interrupts them. Unfinished jobs are queued again.
     """
     from rem.cli.runtime import run_async
+    from rem.log_output import log_to_stderr
+    from rem.settings import get_settings
 
-    _log_to_stderr()
+    # At level INFO even without --verbose, because the log is the only output of a worker.
+    log_to_stderr("INFO", get_settings().log.format)
     chosen_kinds = [kind.strip() for kind in kinds.split(",") if kind.strip()] if kinds is not None else None
     run_async(lambda: _work(_settings_with_concurrency(concurrency), once, chosen_kinds))
 
@@ -74,13 +77,3 @@ def _settings_with_concurrency(concurrency: int | None) -> Settings:
     if concurrency is None:
         return settings
     return settings.model_copy(update={"worker": settings.worker.model_copy(update={"concurrency": concurrency})})
-
-
-def _log_to_stderr() -> None:
-    """Log at level INFO even without --verbose, because the log is the only output of a worker."""
-    import sys
-
-    from loguru import logger
-
-    logger.remove()
-    logger.add(sys.stderr, level="INFO", diagnose=False, backtrace=False, format="{time:HH:mm:ss} {level}: {message}")

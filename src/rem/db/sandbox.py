@@ -30,6 +30,7 @@ from rem.errors import (
     QueryLimitError,
     RemError,
 )
+from rem.metrics import SQL_STOPPED
 
 if TYPE_CHECKING:
     from asyncpg.transaction import Transaction
@@ -163,7 +164,11 @@ class SqlSandbox:
             await self._check_statement(statement)
             async with _lease(access.pool) as connection:
                 return await self._fetch(turn, connection, access, (scope, statement, rows))
+        except QueryLimitError:
+            SQL_STOPPED.record()
+            raise
         except _OverrunError as error:
+            SQL_STOPPED.record()
             has_ended = await turn.wait_for_end()
             raise to_timeout_error(self._settings.timeout_seconds, has_ended=has_ended) from error
         finally:

@@ -11,7 +11,7 @@ import orjson
 
 JobState: TypeAlias = Literal["queued", "running", "dead"]
 STATUS_BY_STATE: dict[JobState, str] = {"queued": "queued", "running": "picked", "dead": "failed"}
-_STATE_BY_STATUS: dict[str, JobState] = {stored: state for state, stored in STATUS_BY_STATE.items()}
+STATE_BY_STATUS: dict[str, JobState] = {stored: state for state, stored in STATUS_BY_STATE.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Job:
         return cls(
             id=row["id"],
             kind=row["entrypoint"],
-            state=_STATE_BY_STATUS.get(row["status"], "queued"),
+            state=STATE_BY_STATUS.get(row["status"], "queued"),
             tenant_id=headers.get("tenant_id"),
             user_id=headers.get("user_id"),
             payload=orjson.loads(row["payload"] or b"{}"),

@@ -14,7 +14,7 @@ import orjson
 
 from rem.db.sql import query
 from rem.errors import InvalidInputError, NotFoundError
-from rem.jobs.job import STATUS_BY_STATE, Job, JobCounts, JobState, ScheduleStatus
+from rem.jobs.job import STATE_BY_STATUS, STATUS_BY_STATE, Job, JobCounts, JobState, ScheduleStatus
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Executor
@@ -25,7 +25,6 @@ MAX_PAYLOAD_BYTES = 1_000_000
 RECENT = timedelta(days=1)
 """The period that `stats` counts ended jobs for."""
 _COUNT_BY_LOG_STATUS = {"successful": "done_lately", "failed": "failed_lately", "canceled": "canceled_lately"}
-_STATE_BY_STATUS = {stored: state for state, stored in STATUS_BY_STATE.items()}
 
 
 class JobQueue:
@@ -108,7 +107,7 @@ class JobQueue:
             rows = await connection.fetch(query("jobs", "counts"))
         counts: dict[JobState, int] = {"queued": 0, "running": 0, "dead": 0}
         for _, status, number, _ in rows:
-            counts[_STATE_BY_STATUS[status]] += number
+            counts[STATE_BY_STATUS[status]] += number
         return counts
 
     async def stats(self) -> Sequence[JobCounts]:
@@ -119,7 +118,7 @@ class JobQueue:
         counts: dict[str, JobCounts] = {}
         for kind, status, number, oldest in current:
             before = counts.get(kind, JobCounts(kind))
-            changes: dict[str, Any] = {_STATE_BY_STATUS[status]: number}
+            changes: dict[str, Any] = {STATE_BY_STATUS[status]: number}
             if status == "queued":
                 changes["oldest_queued_at"] = oldest
             counts[kind] = replace(before, **changes)

@@ -23,7 +23,15 @@ from rem.settings.security import (
     PrivacyAction,
     PrivacySettings,
 )
-from rem.settings.server import RATE_PERIOD_SECONDS, ApiSettings, OtelSettings, PhoenixSettings, RateLimitSettings
+from rem.settings.server import (
+    RATE_PERIOD_SECONDS,
+    ApiSettings,
+    LogSettings,
+    MetricsSettings,
+    OtelSettings,
+    PhoenixSettings,
+    RateLimitSettings,
+)
 from rem.settings.settings import LOCAL_ZONE, Settings, describe_ignored_files, get_settings, list_ignored_variables
 
 __all__ = [
@@ -42,7 +50,9 @@ __all__ = [
     "EncryptionSettings",
     "IngestSettings",
     "LlmSettings",
+    "LogSettings",
     "MemorySettings",
+    "MetricsSettings",
     "MicrosoftSettings",
     "OAuthClientSettings",
     "OidcSettings",

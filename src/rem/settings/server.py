@@ -1,4 +1,4 @@
-"""The groups API, RATE_LIMIT, OTEL and PHOENIX: the HTTP server, and the services that it reports to."""
+"""The groups API, RATE_LIMIT, LOG, METRICS, OTEL and PHOENIX: the HTTP server, and what it reports to others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, field_validator
 from rem.settings.group import SettingsGroup
 
 RATE_PERIOD_SECONDS: dict[str, int] = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+MIN_TOKEN_CHARS = 16
 RateText: TypeAlias = Annotated[str, Field(pattern=r"^([1-9][0-9]{0,8} ?/ ?(second|minute|hour|day)|unlimited)$")]
 
 
@@ -104,6 +105,31 @@ class RateLimitSettings(SettingsGroup):
         description=(
             "Maximum time that a request waits for its counter in the database. After that each server process counts "
             "by itself for a while."
+        ),
+    )
+
+
+class LogSettings(SettingsGroup):
+    """The log of `rem serve` and `rem worker`."""
+
+    format: Literal["text", "json"] = Field(
+        default="text",
+        description=(
+            "Form of the log on standard error: lines for people, or one JSON object for each message, with the id of "
+            "its request or job."
+        ),
+    )
+
+
+class MetricsSettings(SettingsGroup):
+    """Metrics for Prometheus at `/metrics` (extra `metrics`, [guide](operations.md))."""
+
+    enabled: bool = Field(default=False, description="Serve metrics.")
+    token: SecretStr | None = Field(
+        default=None,
+        min_length=MIN_TOKEN_CHARS,
+        description=(
+            "Token that Prometheus must send (`Authorization: Bearer …`). It is necessary if `AUTH__ENABLED` is set."
         ),
     )
 

@@ -32,7 +32,14 @@ from rem.settings.database import PostgresSettings, SqlSettings
 from rem.settings.group import DELIMITER
 from rem.settings.search import EmbeddingSettings, RerankerSettings, SearchSettings
 from rem.settings.security import AuditSettings, AuthSettings, EncryptionSettings, PrivacySettings
-from rem.settings.server import ApiSettings, OtelSettings, PhoenixSettings, RateLimitSettings
+from rem.settings.server import (
+    ApiSettings,
+    LogSettings,
+    MetricsSettings,
+    OtelSettings,
+    PhoenixSettings,
+    RateLimitSettings,
+)
 from rem.settings.variables import VariableNames
 
 LOCAL_ZONE = "local"
@@ -101,6 +108,8 @@ class Settings(BaseSettings):
     dreaming: DreamingSettings = DreamingSettings()
     encryption: EncryptionSettings = EncryptionSettings()
     privacy: PrivacySettings = PrivacySettings()
+    log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
     otel: OtelSettings = OtelSettings()
     phoenix: PhoenixSettings = PhoenixSettings()
 

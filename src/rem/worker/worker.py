@@ -181,7 +181,8 @@ def _raise_first_error(tasks: Sequence[asyncio.Task[None]], ignored: type[Except
 
 def _make_entrypoint(runner: JobRunner, handler: Handler) -> Any:
     async def attempt(job: Job, context: Context) -> None:
-        await runner.run(job, context, handler)
+        with logger.contextualize(job_id=job.id):
+            await runner.run(job, context, handler)
 
     return attempt
 
