@@ -34,6 +34,8 @@ from rem.settings import EmbeddingSettings, PostgresSettings, Settings
 _T = TypeVar("_T")
 _HOME = "REM_TEST_HOME"
 _TEMPLATE = "rem_template"
+_PARTITIONS = "REM_TEST_PARTITIONS"
+"""With this number in the environment, the tests run on tables with partitions (`make test-partitioned`)."""
 _SHARED_MEMORY = Path("/dev/shm")
 _ROOM = 6_000_000_000
 _DATABASE_FIXTURES = {"dsn", "empty_dsn", "home"}
@@ -156,7 +158,8 @@ async def _make_template() -> None:
     await admin.close()
     settings = settings_for(dsn_of(_TEMPLATE))
     async with Database(settings).unpooled_connection() as connection:
-        await migrate_schema(connection, settings, await read_server_info(connection))
+        partitions = int(os.environ[_PARTITIONS]) if os.environ.get(_PARTITIONS) else None
+        await migrate_schema(connection, settings, await read_server_info(connection), partitions)
 
 
 @pytest.fixture(scope="session", autouse=True)

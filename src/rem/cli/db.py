@@ -63,11 +63,17 @@ def status(as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def migrate(as_json: JsonOption = False) -> None:
+def migrate(
+    partitions: Annotated[
+        int | None,
+        typer.Option(help="Divide the large tables of a new database into so many partitions, by tenant.", min=2),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Migrate the schema to the version that this REM needs."""
     from rem.cli.output import print_json
 
-    applied = run_async(_migrate)
+    applied = run_async(lambda: _migrate(partitions))
     if as_json:
         print_json({"applied": applied})
     else:
@@ -349,7 +355,7 @@ def _embedded_server() -> EmbeddedServer:
     return server
 
 
-async def _migrate() -> list[str]:
+async def _migrate(partitions: int | None) -> list[str]:
     from rem.db.database import Database, migrate_schema
     from rem.db.preflight import check_requirements, read_server_info
 
@@ -357,7 +363,7 @@ async def _migrate() -> list[str]:
     async with database.unpooled_connection() as connection:
         facts = await read_server_info(connection)
         check_requirements(facts)
-        return await migrate_schema(connection, _require_database_settings(), facts)
+        return await migrate_schema(connection, _require_database_settings(), facts, partitions)
 
 
 async def _newest_migrations(steps: int) -> list[str]:

@@ -24,7 +24,10 @@ OnTable: TypeAlias = Callable[[int, int | None], None]
 """Is called with the number of tables that were copied, and the number of all tables if it is known."""
 DUMP_SIGNATURE = b"PGDMP"
 """The first bytes of a file that `pg_dump` wrote in its custom format."""
-BACKED_UP = ("--schema=rem", "--schema=rem_jobs", "--extension=vector", "--extension=pg_trgm")
+BACKED_UP = (
+    *("--schema=rem", "--schema=rem_jobs", "--schema=rem_partitions"),
+    *("--extension=vector", "--extension=pg_trgm"),
+)
 NOT_BACKED_UP = ("--no-owner", "--no-privileges", "--no-comments")
 """Roles differ between servers, and comments on extensions can only be restored by their owners."""
 MAX_ERROR_LINES = 5

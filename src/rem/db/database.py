@@ -383,12 +383,17 @@ class Database:
             logger.warning("kv_store was empty after a crash of PostgreSQL. It was rebuilt from the tables.")
 
 
-async def migrate_schema(connection: Connection, settings: Settings, facts: ServerInfo) -> list[str]:
-    """Migrate the schema to the version of this REM, and return the names of the applied migrations."""
+async def migrate_schema(
+    connection: Connection, settings: Settings, facts: ServerInfo, partitions: int | None = None
+) -> list[str]:
+    """Migrate the schema to the version of this REM, and return the names of the applied migrations.
+
+    Divide the large tables into `partitions` (None: leave them as they are).
+    """
     migrator = Migrator(connection, facts.search_path)
     # One transaction holds the lock of the migrator to the end: two concurrent CREATE INDEX IF NOT EXISTS collide.
     async with connection.transaction():
-        applied = await migrator.migrate()
+        applied = await migrator.migrate(partitions=partitions)
         await connection.execute("SELECT rem.rem_index_embeddings($1)", settings.embedding.dimension)
         await migrator.set_kv_logged(settings.postgres.needs_logged_kv_store)
         if settings.postgres.uses_pooler:

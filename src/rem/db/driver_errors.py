@@ -49,6 +49,7 @@ _CONSTRAINT_ERRORS: dict[str, tuple[type[RemError], str]] = {
 }
 
 
+PARTITIONS_SCHEMA = "rem_partitions"
 ASYNCPG_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 DRIVER_ERRORS = (*ASYNCPG_ERRORS, OSError, TimeoutError)
 
@@ -64,7 +65,7 @@ def translate_driver_errors() -> Iterator[None]:
 
 def to_rem_error(error: Exception) -> RemError:
     """Return the error of REM that corresponds to an error of the driver."""
-    name = getattr(error, "constraint_name", None) or ""
+    name = read_constraint_name(error)
     if name in _CONSTRAINT_ERRORS:
         error_class, message = _CONSTRAINT_ERRORS[name]
         return error_class(message)
@@ -76,6 +77,13 @@ def to_rem_error(error: Exception) -> RemError:
         if isinstance(error, driver_classes):
             return error_class(message.format(error=str(error) or type(error).__name__))
     return DatabaseError(f"The database reported an error: {error}")
+
+
+def read_constraint_name(error: Exception) -> str:
+    """Return the name of the violated constraint, without the number of the partition; empty if there is none."""
+    name = getattr(error, "constraint_name", None) or ""
+    is_partition = getattr(error, "schema_name", None) == PARTITIONS_SCHEMA
+    return re.sub(r"_\d+\Z", "", name) if is_partition else name
 
 
 _DRIVER_ERROR_CLASSES: list[tuple[tuple[type[Exception], ...], type[RemError], str]] = [

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import asyncpg
 
+from rem.db.partitions import check_partition_request, count_partitions, partition_tables
 from rem.db.sql import fill, query
 from rem.errors import MigrationError
 
@@ -115,8 +116,11 @@ class Migrator:
             await self._fetch_functions_checksum() == compute_checksum(_load_functions_script())
         )
 
-    async def migrate(self, extra: Sequence[Migration] = ()) -> list[str]:
-        """Apply the pending migrations, then `extra`, and return the names of the applied ones."""
+    async def migrate(self, extra: Sequence[Migration] = (), partitions: int | None = None) -> list[str]:
+        """Apply the pending migrations, then `extra`, and return the names of the applied ones.
+
+        Divide the large tables into `partitions`; with None, only new tables of a database that has partitions.
+        """
         async with self._connection.transaction():
             await self._lock_and_prepare()
             statuses = await self.status()
@@ -128,8 +132,17 @@ class Migrator:
                 await self._connection.execute(
                     query("migrations", "record"), migration.name, migration.checksum, migration.down_script
                 )
+            await self._divide_tables(partitions)
             await self._install_functions(refresh=bool(selected))
             return [migration.name for migration in selected]
+
+    async def _divide_tables(self, partitions: int | None) -> None:
+        if partitions is not None and await check_partition_request(self._connection, partitions):
+            # Functions and policies depend on the tables that are replaced. They are installed again afterwards.
+            await self._drop_functions()
+        elif not (partitions := await count_partitions(self._connection)):
+            return
+        await partition_tables(self._connection, partitions)
 
     async def rollback(self, steps: int = 1) -> list[str]:
         """Undo the newest migrations, and return their names."""
@@ -146,10 +159,9 @@ class Migrator:
 
     async def set_kv_logged(self, logged: bool) -> None:
         """Write kv_store to the write-ahead log (replicas need it), or not (faster)."""
-        persistence = "p" if logged else "u"
-        if await self._connection.fetchval(query("migrations", "kv_persistence")) != persistence:
-            mode = "LOGGED" if logged else "UNLOGGED"
-            await self._connection.execute(fill("ALTER TABLE rem.kv_store SET {mode}", mode=mode))
+        mode = "LOGGED" if logged else "UNLOGGED"
+        for (table,) in await self._connection.fetch(query("migrations", "kv_tables"), "u" if logged else "p"):
+            await self._connection.execute(fill("ALTER TABLE {table} SET {mode}", table=table, mode=mode))
 
     async def _lock_and_prepare(self) -> None:
         await self._connection.execute(query("migrations", "lock"))

@@ -219,12 +219,14 @@ class Repository(Generic[T]):
     async def _write_one(self, connection: Connection, scope: Scope, entity: T) -> _UpsertResult:
         import asyncpg
 
+        from rem.db.driver_errors import read_constraint_name
+
         try:
             return (await self._write_group(connection, scope, [entity], with_records=True))[0]
         except asyncpg.UniqueViolationError as error:
             # Another writer inserted the same id after our statement had looked for it. The second attempt updates it.
             # Inside a transaction no statement can follow a failed one.
-            if connection.is_in_transaction() or not (error.constraint_name or "").endswith("_pkey"):
+            if connection.is_in_transaction() or not read_constraint_name(error).endswith("_pkey"):
                 raise
             return (await self._write_group(connection, scope, [entity], with_records=True))[0]
 

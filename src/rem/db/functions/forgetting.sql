@@ -145,8 +145,9 @@ DECLARE
 BEGIN
   -- A fixed order, because two sessions that do this at once must not block each other.
   FOR sampled_table IN
-    SELECT n.nspname AS schema, c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname IN ('rem', 'rem_jobs', 'rem_auth') AND c.relkind IN ('r', 'p') ORDER BY 1, 2
+    SELECT n.nspname AS schema, c.relname AS name, c.relispartition AS is_partition
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname IN ('rem', 'rem_jobs', 'rem_auth', 'rem_partitions') AND c.relkind IN ('r', 'p') ORDER BY 3 DESC, 1, 2
   LOOP
     -- Wait for an ANALYZE that is running.
     EXECUTE format('LOCK TABLE %I.%I IN SHARE UPDATE EXCLUSIVE MODE', sampled_table.schema, sampled_table.name);
@@ -159,7 +160,10 @@ BEGIN
       WHERE s.starelid = format('%I.%I', sampled_table.schema, sampled_table.name)::regclass
         OR s.starelid IN (SELECT i.indexrelid FROM pg_index i WHERE i.indrelid = format('%I.%I', sampled_table.schema, sampled_table.name)::regclass);
     END IF;
-    EXECUTE format('ANALYZE %I.%I', sampled_table.schema, sampled_table.name);
+    -- The ANALYZE of a partitioned table, which follows, covers its partitions.
+    IF NOT sampled_table.is_partition THEN
+      EXECUTE format('ANALYZE %I.%I', sampled_table.schema, sampled_table.name);
+    END IF;
   END LOOP;
 END $$;
 

@@ -4,7 +4,7 @@ RETURNS TABLE (entity_type text, live bigint, deleted bigint, size_bytes bigint)
 BEGIN
   FOR entity_type IN SELECT name FROM rem.entity_types ORDER BY name LOOP
     EXECUTE format('SELECT count(*) FILTER (WHERE deleted_at IS NULL), count(deleted_at),
-                    pg_total_relation_size(%1$L::regclass) FROM %1$s', format('rem.%I', entity_type))
+                    (SELECT sum(pg_total_relation_size(t)) FROM rem.rem_leaves(%1$L) t) FROM %1$s', format('rem.%I', entity_type))
       INTO live, deleted, size_bytes;
     RETURN NEXT;
   END LOOP;

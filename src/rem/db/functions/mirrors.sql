@@ -147,6 +147,7 @@ BEGIN
   PERFORM rem.rem_make_mirror(entity) FROM rem.entity_types entity;
   PERFORM rem.rem_make_record_function();
   PERFORM rem.rem_sql_protect();
+  PERFORM rem.rem_name_partition_indexes();
 END $$;
 
 -- Drop all generated functions and their triggers.

@@ -70,7 +70,7 @@ SELECT ns.nspname::text AS child_schema, c.relname::text AS child, ps.nspname::t
 FROM pg_constraint k
 JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace ns ON ns.oid = c.relnamespace
 JOIN pg_class p ON p.oid = k.confrelid JOIN pg_namespace ps ON ps.oid = p.relnamespace
-WHERE k.contype = 'f' AND ns.nspname IN ('rem', 'rem_jobs', 'rem_auth')
+WHERE k.contype = 'f' AND k.conparentid = 0 AND ns.nspname IN ('rem', 'rem_jobs', 'rem_auth')
 ORDER BY ns.nspname, c.relname, k.conname
 
 -- name: count_owned

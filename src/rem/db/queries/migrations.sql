@@ -42,9 +42,6 @@ WHERE p.pronamespace = 'rem'::regnamespace AND p.proname = ANY ($1::text[])
 -- name: rebuild
 SELECT rem.rem_rebuild_kv_store(), rem.rem_rebuild_edges()
 
--- name: kv_persistence
-SELECT relpersistence::text FROM pg_class WHERE oid = 'rem.kv_store'::regclass
-
 -- name: role_defaults
 -- Set what REM otherwise sets for each connection: a connection pooler passes only a few settings on.
 DO $$ BEGIN
@@ -54,3 +51,9 @@ END $$
 
 -- name: has_schemas
 SELECT current_schemas(false)::text[] @> $1::text[]
+
+-- name: kv_tables
+-- Return the tables that hold the rows of kv_store, the table itself or its partitions, with this persistence (p: logged, u: unlogged).
+SELECT c.oid::regclass::text FROM pg_class c
+WHERE c.oid IN (SELECT 'rem.kv_store'::regclass UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = 'rem.kv_store'::regclass)
+  AND c.relkind = 'r' AND c.relpersistence = $1::text::"char"

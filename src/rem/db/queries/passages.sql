@@ -108,7 +108,8 @@ FROM (
   ORDER BY m.message_index DESC LIMIT 8) b
 
 -- name: fold_statistics
-SELECT rem.rem_fold_statistics(), gin_clean_pending_list('rem.kv_store_summary_trigrams')
+SELECT rem.rem_fold_statistics(),
+       (SELECT sum(gin_clean_pending_list(i)) FROM rem.rem_leaves('rem.kv_store_summary_trigrams') i)
 
 -- name: refresh_embedding_mean
 SELECT rem.rem_refresh_embedding_mean($1, $2, $3)

@@ -56,13 +56,14 @@ inserted AS (
   WHERE target.verdict = 'write' AND target.is_new
   -- Only if another writer inserted the same key after this statement had looked for it.
   ON CONFLICT (tenant_id, user_id, key) WHERE deleted_at IS NULL DO UPDATE SET {conflict_updates}
-  RETURNING stored.id, stored.key, stored.deleted_at IS NULL AS is_live, stored.xmax = 0 AS is_new, {returning} AS record
+  RETURNING stored.id, stored.key, stored.deleted_at IS NULL AS is_live, {returning} AS record
 )
 SELECT target.rem_row::integer AS rem_row, coalesce(inserted.id, target.id) AS id,
   CASE
     WHEN target.verdict <> 'write' THEN target.verdict
-    WHEN inserted.is_new THEN 'inserted'
-    WHEN updated.rem_row IS NOT NULL OR NOT inserted.is_new THEN 'updated'
+    -- The row of another writer has another id. (The system column xmax would tell it, too, but not for a table with partitions.)
+    WHEN inserted.id = target.incoming_id THEN 'inserted'
+    WHEN updated.rem_row IS NOT NULL OR inserted.id <> target.incoming_id THEN 'updated'
     ELSE 'unchanged'
   END AS outcome,
   target.natural_key AS key, coalesce(updated.record, inserted.record) AS record
