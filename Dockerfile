@@ -4,7 +4,7 @@ WORKDIR /build
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY src src
 RUN python -m venv /opt/rem \
- && /opt/rem/bin/pip install --no-cache-dir --constraint requirements.lock '.[ingest,otel,s3]'
+ && /opt/rem/bin/pip install --no-cache-dir --constraint requirements.lock '.[ingest,metrics,otel,s3]'
 
 FROM python:3.12-slim
 RUN useradd --uid 10001 --no-create-home --home-dir /tmp rem

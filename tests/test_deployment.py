@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,17 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from rem.api.main import create_app
+from rem.app import Rem
 from rem.cli.main import app
-from rem.settings import Settings
+from rem.jobs.queue import JobQueue
+from rem.settings import MetricsSettings, Settings
+from tests.api.live_server import client, served
 
 REPOSITORY = Path(__file__).parent.parent
 MANIFESTS = sorted((REPOSITORY / "manifests").rglob("*.yaml"))
 KUBERNETES_VERSION = "1.34"
-NOT_OF_KUBERNETES = ("kustomize.config.k8s.io/", "postgresql.cnpg.io/")
+NOT_OF_KUBERNETES = ("kustomize.config.k8s.io/", "monitoring.coreos.com/", "postgresql.cnpg.io/")
 COMPOSE = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
 
 
@@ -51,8 +56,10 @@ def test_manifest_is_valid_for_kubernetes(document: dict[str, Any]) -> None:
 def test_kustomizations_name_every_file() -> None:
     for path in MANIFESTS:
         if path.name == "kustomization.yaml":
-            named = set(yaml.safe_load(path.read_text())["resources"])
-            assert named == {other.name for other in path.parent.iterdir()} - {path.name}
+            kustomization = yaml.safe_load(path.read_text())
+            named = {*kustomization["resources"]}
+            named |= {file for generated in kustomization.get("configMapGenerator", ()) for file in generated["files"]}
+            assert named == {other.name for other in path.parent.iterdir() if other.is_file()} - {path.name}
 
 
 @pytest.mark.parametrize("pod", [pytest.param(pod, id=name) for name, pod in list_pods()])
@@ -136,3 +143,44 @@ def test_image_installs_the_locked_versions_and_does_not_run_as_root() -> None:
     allowed = (REPOSITORY / ".dockerignore").read_text()
     for name in " ".join(copied).split():
         assert f"!{name}\n" in allowed, name
+
+
+def read_promql() -> list[tuple[str, str]]:
+    """Return each query of the dashboard and each condition of an alert, with its title."""
+    folder = REPOSITORY / "manifests" / "telemetry" / "prometheus"
+    dashboard = json.loads((folder / "dashboard.json").read_text())
+    queries = [(panel["title"], target["expr"]) for panel in dashboard["panels"] for target in panel["targets"]]
+    return queries + [(alert["alert"], alert["expr"]) for alert in list_alerts()]
+
+
+def list_alerts() -> list[dict[str, Any]]:
+    """Return the rules of Prometheus."""
+    (rules,) = [document for name, document in list_objects() if name == "alerts.yaml: PrometheusRule"]
+    return [rule for group in rules["spec"]["groups"] for rule in group["rules"]]
+
+
+async def test_dashboard_and_alerts_use_metrics_and_labels_that_exist(settings: Settings, rem: Rem) -> None:
+    await JobQueue(rem.database).enqueue("unknown-kind", {})
+    update = {"metrics": MetricsSettings(enabled=True)}
+    async with served(create_app(settings.model_copy(update=update))) as address, client(address) as http:
+        await http.get("/health/live")
+        text = (await http.get("/metrics")).text
+    types = dict(re.findall(r"^# TYPE (\w+) (\w+)$", text, re.MULTILINE))
+    for title, promql in read_promql():
+        names = re.findall(r"\brem_\w+", promql)
+        assert names, title
+        for name in names:
+            base = name.removesuffix("_bucket")
+            assert base in types, f"{title}: {name}"
+            assert (types[base] == "histogram") == name.endswith("_bucket"), f"{title}: {name}"
+
+
+def test_each_alert_has_a_runbook_with_checks_and_fixes() -> None:
+    page = (REPOSITORY / "docs" / "runbooks.md").read_text()
+    sections = dict(re.findall(r"^## (\w+)$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    alerts = {alert["alert"]: alert for alert in list_alerts()}
+    assert list(sections) == list(alerts)
+    for name, section in sections.items():
+        assert alerts[name]["annotations"]["runbook"] == f"docs/runbooks.md#{name.lower()}"
+        for part in ("**Users notice:**", "**Check:**", "**Fix:**"):
+            assert part in section, name

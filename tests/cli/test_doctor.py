@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from rem.cli.doctor import measure_clock_skew
 from tests.rem_command import output, rem
 
 
@@ -100,6 +102,7 @@ def test_doctor_lists_all_checks_and_fails_on_a_problem(dsn: str) -> None:
         ("python", "ok"),
         ("settings", "ok"),
         ("database", "ok"),
+        ("operation", "ok"),
         ("schema", "ok"),
         ("mirrors", "ok"),
         ("search", "ok"),
@@ -109,8 +112,8 @@ def test_doctor_lists_all_checks_and_fails_on_a_problem(dsn: str) -> None:
         ("recordings", "ok"),
         ("agents", "ok"),
     ]
-    assert checks[5]["finding"] == "0 passages, none embedded yet"
-    assert re.fullmatch(r"\d+ migrations, all applied; texts are not encrypted", checks[3]["finding"])
+    assert checks[6]["finding"] == "0 passages, none embedded yet"
+    assert re.fullmatch(r"\d+ migrations, all applied; texts are not encrypted", checks[4]["finding"])
     broken = rem(
         "doctor",
         settings={
@@ -141,3 +144,22 @@ def test_doctor_refuses_an_unknown_search_language(dsn: str) -> None:
     assert mark == "problem"
     assert finding.startswith("SEARCH__LANGUAGE: the database has no text search configuration klingon.")
     assert "german" in finding
+
+
+def test_doctor_compares_pools_with_the_connections_of_the_server(dsn: str, tmp_path: Path) -> None:
+    settings = {"REM_HOME": str(tmp_path), "POSTGRES__CONNECTION_STRING": dsn, "API__WORKERS": "2"}
+    mark, finding = run_doctor(settings)["operation"]
+    assert mark == "ok"
+    assert "clocks agree" in finding
+    # Two processes, each with 10 connections in the pool, 4 for SQL, and 2 others.
+    assert "one `rem serve` may open 32" in finding
+    mark, finding = run_doctor({**settings, "POSTGRES__POOL_MAX_SIZE": "100", "API__WORKERS": "9"})["operation"]
+    assert mark == "problem"
+    assert "lower POSTGRES__POOL_MAX_SIZE or API__WORKERS" in finding
+
+
+def test_clocks_differ_only_beyond_the_time_of_the_question() -> None:
+    before = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+    after = before + timedelta(seconds=3)
+    for clock_seconds, skew in ((-10, 10), (0, 0), (2, 0), (63, 60)):
+        assert measure_clock_skew(before, before + timedelta(seconds=clock_seconds), after) == skew

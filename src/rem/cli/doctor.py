@@ -13,10 +13,15 @@ import typer
 from rem.cli.runtime import JsonOption, run_async
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rem.app import Rem
     from rem.settings import Settings
 
 FINDING_COLUMN = 20
+MAX_CLOCK_SKEW_SECONDS = 5.0
+CONNECTIONS_OUTSIDE_POOLS = 2
+"""The worker holds one, and so does the process that keeps the search index up to date."""
 CheckResult = Literal["ok", "problem"]
 Probe: TypeAlias = Callable[[], Awaitable[str]]
 """Describes one part of the installation. Raises a RemError if something is wrong with it."""
@@ -67,6 +72,7 @@ async def _run_database_checks() -> list[Check]:
     checks: list[Check] = []
     for name, probe in (
         ("database", _check_database),
+        ("operation", _check_operation),
         ("schema", _check_schema),
         ("mirrors", _check_mirrors),
         ("search", _check_search),
@@ -120,6 +126,53 @@ async def _check_database() -> str:
     vector = facts.vector.installed or "not installed yet"
     disk = f", {database.describe_disk_encryption()}" if database.is_embedded else ""
     return f"PostgreSQL {facts.version}, pgvector {vector}, {database.describe_address()}{disk}"
+
+
+async def _check_operation() -> str:
+    """Check the clocks, the number of connections and the archive of the server."""
+    from datetime import UTC, datetime
+
+    from rem.db.database import Database
+    from rem.db.sql import query
+    from rem.errors import DatabaseError
+    from rem.settings import get_settings
+
+    settings = get_settings()
+    async with Database(settings).unpooled_connection() as connection:
+        before = datetime.now(UTC)
+        state = await connection.fetchrow(query("preflight", "operation"))
+        after = datetime.now(UTC)
+    assert state is not None  # noqa: S101  # one row, always
+    skew = measure_clock_skew(before, state["clock"], after)
+    if skew > MAX_CLOCK_SKEW_SECONDS:
+        raise DatabaseError(
+            f"The clocks of this machine and of the database differ by {skew:.0f} s: synchronise both (NTP). Tokens, "
+            "schedules and times of memories depend on them."
+        )
+    needed, allowed = count_connections(settings), state["max_connections"]
+    if needed > allowed:
+        raise DatabaseError(
+            f"One `rem serve` may open {needed} connections, and the server allows {allowed}: lower "
+            "POSTGRES__POOL_MAX_SIZE or API__WORKERS, or raise max_connections of the server."
+        )
+    if state["is_archiving"] and state["is_archive_failing"]:
+        raise DatabaseError("The server fails to archive its write-ahead log: see its log, and archive_command.")
+    parts = [f"clocks agree; {state['connections']} of {allowed} connections in use"]
+    parts.append(f"one `rem serve` may open {needed}")
+    if state["archived_at"] is not None:
+        parts.append(f"write-ahead log archived at {state['archived_at']:%Y-%m-%d %H:%M} UTC")
+    return "; ".join(parts)
+
+
+def measure_clock_skew(before: datetime, clock: datetime, after: datetime) -> float:
+    """Return by how many seconds another clock differs at least, if it was read between two times of this machine."""
+    return max((before - clock).total_seconds(), (clock - after).total_seconds(), 0.0)
+
+
+def count_connections(settings: Settings) -> int:
+    """Return the number of database connections that one `rem serve` may open: pools, worker and index."""
+    pools = max(settings.postgres.pool_max_size, settings.postgres.pool_min_size) + settings.sql.pool_max_size
+    return settings.api.workers * (pools + CONNECTIONS_OUTSIDE_POOLS)
 
 
 async def _check_schema() -> str:

@@ -22,3 +22,13 @@ SELECT current_setting('server_version_num')::integer AS version_number,
 -- name: text_search_languages
 -- Return the names of the text search configurations that SEARCH__LANGUAGE may name.
 SELECT DISTINCT cfgname::text AS name FROM pg_ts_config WHERE pg_ts_config_is_visible(oid) ORDER BY name
+
+-- name: operation
+-- Return what `rem doctor` checks of a server that others share: its clock, its connections and its archive.
+SELECT clock_timestamp() AS clock,
+       current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer AS max_connections,
+       (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::integer AS connections,
+       current_setting('archive_mode') <> 'off' AS is_archiving,
+       a.last_archived_time AS archived_at,
+       coalesce(a.last_failed_time > coalesce(a.last_archived_time, '-infinity'), false) AS is_archive_failing
+FROM pg_stat_archiver a
