@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rem.db.database import Connection
     from rem.db.embedded.server import EmbeddedServer
     from rem.db.load import LoadReport
+    from rem.db.migrator import MigrationPlan
     from rem.db.store import DanglingEdge
     from rem.models import Entity
     from rem.settings import Settings
@@ -68,12 +69,24 @@ def migrate(
         int | None,
         typer.Option(help="Divide the large tables of a new database into so many partitions, by tenant.", min=2),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing. Exit with code 1 if there is something to migrate.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option(min=0, help="The maximum time in seconds to wait for sessions that hold a table.")
+    ] = 60.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Migrate the schema to the version that this REM needs."""
+    """Migrate the schema to the version that this REM needs.
+
+    Others may use the database meanwhile: the migration waits for them, and they wait for about a second at a time.
+    """
     from rem.cli.output import print_json
 
-    applied = run_async(lambda: _migrate(partitions))
+    if check:
+        _check_migrations(as_json)
+        return
+    applied = run_async(lambda: _migrate(partitions, wait))
     if as_json:
         print_json({"applied": applied})
     else:
@@ -355,7 +368,33 @@ def _embedded_server() -> EmbeddedServer:
     return server
 
 
-async def _migrate(partitions: int | None) -> list[str]:
+def _check_migrations(as_json: bool) -> None:
+    from rem.cli.output import print_json
+
+    plan = run_async(_plan_migration)
+    if as_json:
+        print_json(plan)
+    elif plan.is_empty:
+        echo("The schema is up to date.")
+    else:
+        echo(f"Pending: {', '.join(plan.pending) or 'no migration, only changed functions'}.")
+    for name, statements in ({} if as_json else plan.heavy_statements).items():
+        echo(f"{name} locks tables while it reads or writes their rows:")
+        for statement in statements:
+            echo(f"  {statement}")
+    if not plan.is_empty:
+        raise typer.Exit(1)
+
+
+async def _plan_migration() -> MigrationPlan:
+    from rem.db.database import Database
+    from rem.db.migrator import Migrator
+
+    async with Database(_require_database_settings(), print_to_stderr).unpooled_connection() as connection:
+        return await Migrator(connection).plan()
+
+
+async def _migrate(partitions: int | None, max_wait_seconds: float) -> list[str]:
     from rem.db.database import Database, migrate_schema
     from rem.db.preflight import check_requirements, read_server_info
 
@@ -363,7 +402,10 @@ async def _migrate(partitions: int | None) -> list[str]:
     async with database.unpooled_connection() as connection:
         facts = await read_server_info(connection)
         check_requirements(facts)
-        return await migrate_schema(connection, _require_database_settings(), facts, partitions)
+        settings = _require_database_settings()
+        return await migrate_schema(
+            connection, settings, facts, partitions, on_progress=print_to_stderr, max_wait_seconds=max_wait_seconds
+        )
 
 
 async def _newest_migrations(steps: int) -> list[str]:
@@ -386,10 +428,11 @@ async def _rollback(steps: int) -> list[str]:
 
 
 async def _rollback_on(connection: Connection, steps: int) -> list[str]:
-    from rem.db.migrator import Migrator
+    from rem.db.migrator import Migrator, change_schema
     from rem.db.preflight import read_server_info
 
-    return await Migrator(connection, (await read_server_info(connection)).search_path).rollback(steps)
+    migrator = Migrator(connection, (await read_server_info(connection)).search_path)
+    return await change_schema(connection, lambda: migrator.rollback(steps), print_to_stderr)
 
 
 def print_load_report(report: LoadReport, *, user: str | None = None, tenant: str = "default") -> None:

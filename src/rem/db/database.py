@@ -25,7 +25,7 @@ from rem.db.addresses import (
 from rem.db.derived_ids import DerivedIds
 from rem.db.driver_errors import ASYNCPG_ERRORS, DRIVER_ERRORS, to_rem_error, translate_driver_errors
 from rem.db.hash_secret import open_sealer
-from rem.db.migrator import Migrator
+from rem.db.migrator import MAX_LOCK_WAIT_SECONDS, Migrator, change_schema
 from rem.db.pooler import UnpreparedConnection, refuse_encryption, require_role_defaults, set_role_defaults
 from rem.db.preflight import ServerInfo, check_requirements, read_server_info
 from rem.db.sealed_rows import OpeningConnection, decode_json, decode_jsonb
@@ -243,7 +243,7 @@ class Database:
         if not self.is_embedded:
             raise MigrationError("The schema of the database does not fit this version of REM: run `rem db migrate`.")
         self._on_progress("Preparing the schema ...")
-        await migrate_schema(connection, self._settings, self.server_info)
+        await migrate_schema(connection, self._settings, self.server_info, on_progress=self._on_progress)
 
     def _get_connection_class(self) -> type[asyncpg.Connection[asyncpg.Record]]:
         if self._uses_pooler and not self._settings.postgres.prepared_statements:
@@ -384,21 +384,30 @@ class Database:
 
 
 async def migrate_schema(
-    connection: Connection, settings: Settings, facts: ServerInfo, partitions: int | None = None
+    connection: Connection,
+    settings: Settings,
+    facts: ServerInfo,
+    partitions: int | None = None,
+    *,
+    on_progress: Progress | None = None,
+    max_wait_seconds: float = MAX_LOCK_WAIT_SECONDS,
 ) -> list[str]:
     """Migrate the schema to the version of this REM, and return the names of the applied migrations.
 
     Divide the large tables into `partitions` (None: leave them as they are).
     """
     migrator = Migrator(connection, facts.search_path)
+
     # One transaction holds the lock of the migrator to the end: two concurrent CREATE INDEX IF NOT EXISTS collide.
-    async with connection.transaction():
+    async def change() -> list[str]:
         applied = await migrator.migrate(partitions=partitions)
         await connection.execute("SELECT rem.rem_index_embeddings($1)", settings.embedding.dimension)
         await migrator.set_kv_logged(settings.postgres.needs_logged_kv_store)
         if settings.postgres.uses_pooler:
             await set_role_defaults(connection, await read_server_info(connection))
-    return applied
+        return applied
+
+    return await change_schema(connection, change, on_progress, max_wait_seconds)
 
 
 class _PooledConnection(asyncpg.Connection):

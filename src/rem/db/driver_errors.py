@@ -75,7 +75,9 @@ def to_rem_error(error: Exception) -> RemError:
         return InvalidInputError("Sessions and messages have an owner: give a user.")
     for driver_classes, error_class, message in _DRIVER_ERROR_CLASSES:
         if isinstance(error, driver_classes):
-            return error_class(message.format(error=str(error) or type(error).__name__))
+            # PostgreSQL's hints are for authors of SQL.
+            reason = str(error).partition("\nHINT:")[0] or type(error).__name__
+            return error_class(message.format(error=reason))
     return DatabaseError(f"The database reported an error: {error}")
 
 
@@ -89,9 +91,16 @@ def read_constraint_name(error: Exception) -> str:
 _DRIVER_ERROR_CLASSES: list[tuple[tuple[type[Exception], ...], type[RemError], str]] = [
     ((asyncpg.IntegrityConstraintViolationError,), InvalidInputError, "The database refused the row: {error}"),
     (
-        (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError),
+        (
+            asyncpg.UndefinedTableError,
+            asyncpg.InvalidSchemaNameError,
+            asyncpg.UndefinedFunctionError,
+            asyncpg.UndefinedColumnError,
+            asyncpg.UndefinedParameterError,
+        ),
         MigrationError,
-        "The schema is not complete ({error}): run `rem db migrate`.",
+        "The schema does not fit this version of REM ({error}). If a newer REM has migrated the database, upgrade this "
+        "one and start it again; otherwise run `rem db migrate`.",
     ),
     ((asyncpg.DataError,), InvalidInputError, "The database cannot hold a value: {error}"),
     (

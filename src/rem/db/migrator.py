@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import asyncpg
 
 from rem.db.partitions import check_partition_request, count_partitions, partition_tables
+from rem.db.retry import BUSY_ERRORS
 from rem.db.sql import fill, query
 from rem.errors import MigrationError
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
 
+T = TypeVar("T")
 MigrationState = Literal["applied", "pending", "changed", "unknown"]
+LOCK_TIMEOUT_MS = 1000
+"""Time that a change of the schema waits for a table. All who use the table meanwhile wait behind it."""
+LOCK_PAUSE_SECONDS = 1.0
+"""Pause before the next attempt, in which the others go on."""
+MAX_LOCK_WAIT_SECONDS = 60.0
+"""Time after which a change of the schema gives up, if another session holds a table."""
+_BODY = re.compile(r"\$(\w*)\$.*?\$\1\$", re.DOTALL)
+_CREATED_TABLE = re.compile(r"\bCREATE (?:UNLOGGED )?TABLE (?:IF NOT EXISTS )?([\w.]+)", re.IGNORECASE)
+_HEAVY_STATEMENT = re.compile(
+    r"""^(?:CREATE\s+(?:UNIQUE\s+)?INDEX\s+(?!CONCURRENTLY)(?:IF\s+NOT\s+EXISTS\s+)?\S+\s+ON\s+([\w.]+)
+          |ALTER\s+TABLE\s+([\w.]+)\b.*?\b(?:SET\s+NOT\s+NULL|(?:SET\s+DATA\s+)?TYPE\b|ADD\s+CONSTRAINT(?!.*NOT\s+VALID))
+          |UPDATE\s+([\w.]+)|DELETE\s+FROM\s+([\w.]+)|INSERT\s+INTO\s+([\w.]+)\b.*\bSELECT\b)""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
 _FUNCTION_NAME = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)", re.MULTILINE)
 CUSTOM_PREFIX = "custom:"
 """Name prefix of the migrations of custom types. They are stored in the database, not in this package."""
@@ -52,6 +70,21 @@ class MigrationStatus:
     name: str
     state: MigrationState
     applied_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """What a migration of the database would do."""
+
+    pending: list[str]
+    replaces_functions: bool
+    heavy_statements: dict[str, list[str]]
+    """Statements by migration that keep a table from writers for as long as they read or write its rows."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if there is nothing to do."""
+        return not self.pending and not self.replaces_functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +143,22 @@ class Migrator:
 
     async def is_current(self) -> bool:
         """Return True if nothing is pending. Raise MigrationError if this REM cannot use the database."""
+        return (await self.plan()).is_empty
+
+    async def plan(self) -> MigrationPlan:
+        """Return what `migrate` would do. Raise MigrationError if this REM cannot use the database."""
         statuses = await self.status()
         _refuse_incompatible(statuses)
-        return not any(status.state == "pending" for status in statuses) and (
-            await self._fetch_functions_checksum() == compute_checksum(_load_functions_script())
+        pending = {status.name for status in statuses if status.state == "pending"}
+        selected = [migration for migration in builtin_migrations() if migration.name in pending]
+        return MigrationPlan(
+            [migration.name for migration in selected],
+            await self._fetch_functions_checksum() != compute_checksum(_load_functions_script()),
+            {
+                migration.name: statements
+                for migration in selected
+                if (statements := find_heavy_statements(migration.up_script))
+            },
         )
 
     async def migrate(self, extra: Sequence[Migration] = (), partitions: int | None = None) -> list[str]:
@@ -167,10 +212,13 @@ class Migrator:
         await self._connection.execute(query("migrations", "lock"))
         await self._connection.execute(query("migrations", "bookkeeping"))
         await self._connection.execute(f"SET LOCAL search_path = {self._search_path}")
+        await self._connection.execute(fill("SET LOCAL lock_timeout = {limit}", limit=str(LOCK_TIMEOUT_MS)))
 
     async def _run(self, name: str, script: str) -> None:
         try:
             await self._connection.execute(script)
+        except BUSY_ERRORS:
+            raise
         except asyncpg.PostgresError as error:
             raise MigrationError(f"The migration {name} failed, and nothing was changed: {error}") from error
 
@@ -213,6 +261,46 @@ class Migrator:
         if signatures := await self._connection.fetchval(query("migrations", "functions_by_name"), names):
             await self._connection.execute(fill("DROP FUNCTION {signatures} CASCADE", signatures=signatures))
         await self._connection.execute(query("migrations", "delete_functions"))
+
+
+async def change_schema(
+    connection: Connection,
+    change: Callable[[], Awaitable[T]],
+    on_progress: Callable[[str], None] | None = None,
+    max_wait_seconds: float = MAX_LOCK_WAIT_SECONDS,
+) -> T:
+    """Run a change of the schema in one transaction, and return its result.
+
+    It never waits long for a table that another session holds, because everyone else would wait behind it. It gives
+    up, lets the others go on, and tries again. After `max_wait_seconds` raise MigrationError that names the session.
+    """
+    deadline = time.monotonic() + max_wait_seconds
+    while True:
+        try:
+            async with connection.transaction():
+                return await change()
+        except BUSY_ERRORS as error:
+            holders = await connection.fetchval(query("migrations", "oldest_transactions"))
+            if time.monotonic() >= deadline or connection.is_in_transaction():
+                raise MigrationError(
+                    f"Other sessions hold tables that the migration changes, and nothing was changed ({error}). Their "
+                    f"oldest transactions: {holders or 'none any more'}. End them, or try again later."
+                ) from error
+        if on_progress is not None:
+            on_progress(f"Waiting for other sessions ({holders or 'which have ended'}) ...")
+        await asyncio.sleep(LOCK_PAUSE_SECONDS)
+
+
+def find_heavy_statements(script: str) -> list[str]:
+    """Return the statements that lock an existing table while they read or write its rows, each in one line."""
+    text = re.sub(r"--[^\n]*", "", _BODY.sub("", script))
+    created = {name.removeprefix("rem.") for name in _CREATED_TABLE.findall(text)}
+    heavy = []
+    for statement in text.split(";"):
+        match = _HEAVY_STATEMENT.match(statement.strip())
+        if match and next(filter(None, match.groups())).removeprefix("rem.") not in created:
+            heavy.append(" ".join(statement.split()))
+    return heavy
 
 
 def _compare(migration: Migration, applied: _AppliedMigration | None) -> MigrationState:

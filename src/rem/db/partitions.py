@@ -86,7 +86,9 @@ async def _refuse_rows(connection: Connection, tables: list[str]) -> None:
 
 async def _check_locks(connection: Connection, names: list[str], partitions: int) -> None:
     """Raise InvalidInputError if the server cannot lock all partitions and indexes in one transaction, as a restore does."""
-    needed = int(LOCK_RESERVE * (partitions + 1) * await connection.fetchval(query("partitions", "relation_count"), names))
+    needed = int(
+        LOCK_RESERVE * (partitions + 1) * await connection.fetchval(query("partitions", "relation_count"), names)
+    )
     limits = await connection.fetchrow(query("partitions", "max_locks"))
     if limits and needed > limits["max_locks"]:
         raise InvalidInputError(

@@ -13,7 +13,7 @@ from uuid import UUID
 from pydantic import TypeAdapter, create_model
 
 from rem.db.custom_types import TypePlan, plan_type_migration
-from rem.db.migrator import Migrator
+from rem.db.migrator import Migrator, change_schema
 from rem.db.sql import query
 from rem.db.table import get_table
 from rem.errors import InvalidInputError
@@ -83,11 +83,16 @@ class TypeRegistry:
 
     async def register(self, database: Database, model: type[Entity]) -> TypePlan:
         """Apply the migration that a class needs, add the class, and return the plan."""
-        async with database.unpooled_connection() as connection, connection.transaction():
-            await connection.execute(query("migrations", "lock"))
-            plan = await plan_type_migration(connection, model)
-            if plan.migration:
-                await Migrator(connection, database.server_info.search_path).migrate([plan.migration])
+        async with database.unpooled_connection() as connection:
+
+            async def change() -> TypePlan:
+                await connection.execute(query("migrations", "lock"))
+                plan = await plan_type_migration(connection, model)
+                if plan.migration:
+                    await Migrator(connection, database.server_info.search_path).migrate([plan.migration])
+                return plan
+
+            plan = await change_schema(connection, change)
         self.models[plan.table] = model
         return plan
 

@@ -57,3 +57,12 @@ SELECT current_schemas(false)::text[] @> $1::text[]
 SELECT c.oid::regclass::text FROM pg_class c
 WHERE c.oid IN (SELECT 'rem.kv_store'::regclass UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = 'rem.kv_store'::regclass)
   AND c.relkind = 'r' AND c.relpersistence = $1::text::"char"
+
+-- name: oldest_transactions
+-- Describe the oldest transactions of other sessions, which may hold tables.
+SELECT string_agg(format('process %s (%s) for %s s', o.pid, coalesce(nullif(o.application_name, ''), 'unnamed'),
+                         round(extract(epoch FROM clock_timestamp() - o.xact_start))), ', ' ORDER BY o.xact_start)
+FROM (SELECT pid, application_name, xact_start FROM pg_stat_activity
+      WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL
+        AND backend_type = 'client backend'
+      ORDER BY xact_start LIMIT 3) o
