@@ -24,6 +24,7 @@ from bench import (
     jobs,
     lookup,
     parse,
+    partitions,
     reranker,
     search,
     startup,
@@ -35,7 +36,7 @@ from rem.settings import Settings
 
 _NAMES = (
     *("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat", "jobs"),
-    *("reranker", "ingest", "dreaming", "http", "attacks", "encryption"),
+    *("reranker", "ingest", "dreaming", "http", "attacks", "encryption", "partitions"),
 )
 
 
@@ -105,6 +106,8 @@ async def _measure_background(name: str, home: Path, quick: bool) -> Result:
             return await dreaming.run(settings, (40, 200) if quick else dreaming.SIZES)
         case "encryption":
             return await encryption.run(home, 300, 50) if quick else await encryption.run(home)
+        case "partitions":
+            return await partitions.run(settings, partitions.QUICK) if quick else await partitions.run(settings)
         case "http":
             return await http_lookup.run(home, 50) if quick else await http_lookup.run(home)
         case "attacks":

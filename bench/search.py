@@ -56,8 +56,8 @@ async def run(settings: Settings, sizes: tuple[int, ...] = SIZES, rounds: int = 
     """Measure at each size, for owners of few, some and many rows."""
     result = Result("search")
     async with Rem.open(settings) as rem:
-        await _prepare(rem.database)
-        questions = await _questions(rem.database)
+        await prepare_vectors(rem.database)
+        questions = await read_questions(rem.database)
         searcher = Searcher(
             rem.database, KnownVectors(questions), Indexer(rem.database, KnownVectors(questions), "english")
         )
@@ -75,7 +75,8 @@ async def run(settings: Settings, sizes: tuple[int, ...] = SIZES, rounds: int = 
     return result
 
 
-async def _prepare(database: Database) -> None:
+async def prepare_vectors(database: Database) -> None:
+    """Store the parts of the vectors, and the model that they belong to."""
     async with database.connection() as connection:
         await connection.execute("SET maintenance_work_mem = '2GB'")
         await connection.execute("SELECT setseed(0.42)")
@@ -103,7 +104,8 @@ def _parts() -> dict[str, Vectors]:
     }
 
 
-async def _questions(database: Database) -> dict[str, Vector]:
+async def read_questions(database: Database) -> dict[str, Vector]:
+    """Return questions with their vectors."""
     source = random.Random(7)
     async with database.connection() as connection:
         vectors = await connection.fetch(_SQL["asked_vectors"], ROUNDS + 50)

@@ -92,7 +92,7 @@ async def contents(sql: Connection) -> dict[str, list[Any]]:
         name
         for (name,) in await sql.fetch(
             """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'deleted_at'
-               WHERE c.relnamespace = 'rem'::regnamespace AND c.relkind = 'r'"""
+               WHERE c.relnamespace = 'rem'::regnamespace AND c.relkind IN ('r', 'p')"""
         )
     ]
     return {name: await sql.fetch(f"SELECT to_jsonb(r) FROM {name} r ORDER BY id") for name in tables}
@@ -103,7 +103,7 @@ async def leftovers(sql: Connection) -> set[str]:
     rows = await sql.fetch(
         """WITH things AS (
              SELECT 'pg_class'::regclass AS catalog, oid, relname::text AS name FROM pg_class
-               WHERE relnamespace = 'rem'::regnamespace AND relkind <> 'i'
+               WHERE relnamespace = 'rem'::regnamespace AND relkind NOT IN ('i', 'I')
              UNION ALL SELECT 'pg_proc'::regclass, oid, proname FROM pg_proc WHERE pronamespace = 'rem'::regnamespace
              UNION ALL SELECT 'pg_type'::regclass, oid, typname FROM pg_type
                WHERE typnamespace = 'rem'::regnamespace AND typrelid = 0 AND typelem = 0)
@@ -114,7 +114,10 @@ async def leftovers(sql: Connection) -> set[str]:
 
 
 async def persistence(sql: Connection) -> Any:
-    return await sql.fetchval("SELECT relpersistence::text FROM pg_class WHERE oid = 'rem.kv_store'::regclass")
+    return await sql.fetchval(
+        "SELECT string_agg(DISTINCT c.relpersistence, '') FROM pg_class c "
+        "WHERE c.oid IN (SELECT rem.rem_leaves('rem.kv_store'))"
+    )
 
 
 async def test_empty_database_becomes_current(empty_dsn: str) -> None:

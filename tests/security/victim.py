@@ -184,7 +184,7 @@ async def take_fingerprint(sql: asyncpg.Connection[asyncpg.Record], victim: Vict
     tables = await sql.fetch(
         "SELECT format('%I.%I', n.nspname, c.relname) AS name FROM pg_class c "
         "JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid "
-        "WHERE n.nspname IN ('rem', 'rem_auth') AND c.relkind = 'r' AND a.attname = 'user_id' ORDER BY 1"
+        "WHERE n.nspname IN ('rem', 'rem_auth') AND c.relkind IN ('r', 'p') AND a.attname = 'user_id' ORDER BY 1"
     )
     digests = " UNION ALL ".join(
         f"SELECT '{name}', md5(string_agg(t::text, ' ' ORDER BY t::text)) FROM {name} t "

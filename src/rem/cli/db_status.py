@@ -12,6 +12,7 @@ from rem.cli.terminal_text import echo
 from rem.db.database import Database
 from rem.db.maintenance import TableSize, read_table_sizes
 from rem.db.migrator import CUSTOM_PREFIX, MigrationStatus, Migrator
+from rem.db.partitions import count_partitions
 from rem.db.preflight import ServerInfo, find_unmet_requirements, read_server_info
 from rem.errors import MemoryDisabledError
 from rem.settings import get_settings
@@ -30,6 +31,7 @@ class DatabaseStatus:
     facts: ServerInfo | None
     shortcomings: list[str]
     migrations: list[MigrationStatus]
+    partitions: int
     cache_is_whole: bool | None
     tables: list[TableSize]
 
@@ -42,7 +44,7 @@ async def read_status() -> DatabaseStatus:
     database = Database(settings, print_to_stderr)
     embedded = database.embedded_status()
     if embedded is not None and not embedded.running:
-        return DatabaseStatus(database.describe_address(), False, embedded, None, [], [], None, [])
+        return DatabaseStatus(database.describe_address(), False, embedded, None, [], [], 0, None, [])
     async with database.unpooled_connection() as connection:
         facts = await read_server_info(connection)
         migrations = await Migrator(connection).status()
@@ -54,6 +56,7 @@ async def read_status() -> DatabaseStatus:
             facts,
             find_unmet_requirements(facts),
             migrations,
+            await count_partitions(connection),
             await connection.fetchval("SELECT rem.rem_kv_store_is_complete()") if is_complete else None,
             await read_table_sizes(connection) if is_complete else [],
         )
@@ -87,6 +90,8 @@ def _print_schema(status: DatabaseStatus) -> None:
     echo(f"Schema      {builtin[-1] if builtin else 'none yet'}")
     if custom_types:
         echo(f"Own types   {', '.join(f'{table} ({count})' for table, count in custom_types.items())}")
+    if status.partitions:
+        echo(f"Partitions  {status.partitions}")
     if pending:
         echo(f"Pending     {', '.join(pending)}: run `rem db migrate`")
     if status.cache_is_whole is False:

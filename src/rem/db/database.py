@@ -29,6 +29,7 @@ from rem.db.migrator import MAX_LOCK_WAIT_SECONDS, Migrator, change_schema
 from rem.db.pooler import UnpreparedConnection, refuse_encryption, require_role_defaults, set_role_defaults
 from rem.db.preflight import ServerInfo, check_requirements, read_server_info
 from rem.db.sealed_rows import OpeningConnection, decode_json, decode_jsonb
+from rem.db.sql import query
 from rem.errors import DatabaseUnavailableError, InvalidInputError, MigrationError
 from rem.privacy.policy import PrivacyPolicy
 from rem.settings import Settings
@@ -401,7 +402,7 @@ async def migrate_schema(
     # One transaction holds the lock of the migrator to the end: two concurrent CREATE INDEX IF NOT EXISTS collide.
     async def change() -> list[str]:
         applied = await migrator.migrate(partitions=partitions)
-        await connection.execute("SELECT rem.rem_index_embeddings($1)", settings.embedding.dimension)
+        await connection.execute(query("migrations", "index_embeddings"), settings.embedding.dimension)
         await migrator.set_kv_logged(settings.postgres.needs_logged_kv_store)
         if settings.postgres.uses_pooler:
             await set_role_defaults(connection, await read_server_info(connection))

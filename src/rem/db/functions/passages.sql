@@ -189,6 +189,7 @@ BEGIN
   EXECUTE format(
     'CREATE INDEX IF NOT EXISTS %I ON rem.passages USING hnsw ((embedding::halfvec(%s)) halfvec_cosine_ops)
      WITH (m = 16, ef_construction = 64) WHERE model_id = %s', 'passages_embedding_' || of_model, dimension, of_model);
+  PERFORM rem.rem_name_partition_indexes();
 END $$;
 
 -- Compute the mean of an owner's vectors again, if the number of passages has changed by more than a tenth, or by more than a fiftieth

@@ -52,6 +52,9 @@ END $$
 -- name: has_schemas
 SELECT current_schemas(false)::text[] @> $1::text[]
 
+-- name: index_embeddings
+SELECT rem.rem_index_embeddings($1), rem.rem_name_partition_indexes()
+
 -- name: kv_tables
 -- Return the tables that hold the rows of kv_store, the table itself or its partitions, with this persistence (p: logged, u: unlogged).
 SELECT c.oid::regclass::text FROM pg_class c
