@@ -26,6 +26,7 @@ from rem.db.derived_ids import DerivedIds
 from rem.db.driver_errors import ASYNCPG_ERRORS, DRIVER_ERRORS, to_rem_error, translate_driver_errors
 from rem.db.hash_secret import open_sealer
 from rem.db.migrator import MAX_LOCK_WAIT_SECONDS, Migrator, change_schema
+from rem.db.partitions import count_partitions
 from rem.db.pooler import UnpreparedConnection, refuse_encryption, require_role_defaults, set_role_defaults
 from rem.db.preflight import ServerInfo, check_requirements, read_server_info
 from rem.db.sealed_rows import OpeningConnection, decode_json, decode_jsonb
@@ -101,6 +102,7 @@ class Database:
         self._derived_ids: DerivedIds | None = None
         self._last_hosts: dict[str, str] = {}
         """The host of each connection string that was connected to last."""
+        self._has_partitions = False
         self.sealer: Sealer | None = None
         self.privacy = PrivacyPolicy.from_settings(settings.privacy)
 
@@ -179,6 +181,7 @@ class Database:
             self._derived_ids = DerivedIds(await connection.fetchval("SELECT id_key FROM rem.installation"))
             if self._uses_pooler:
                 await refuse_encryption(connection, self._settings.encryption)
+            self._has_partitions = bool(await count_partitions(connection))
             self.sealer = await open_sealer(connection, self._settings.encryption)
             if self.sealer is not None:
                 self.privacy = self.privacy.refusing_sealed_values()
@@ -279,7 +282,9 @@ class Database:
 
     def _session_settings(self) -> dict[str, str]:
         search_path = {"search_path": self._server_info.search_path} if self._server_info else {}
-        return {"application_name": "rem", "timezone": "UTC", "jit": "off", **search_path}
+        # To plan a statement again for its tenant would take longer than to run it: the executor skips other partitions.
+        generic_plans = {"plan_cache_mode": "force_generic_plan"} if self._has_partitions else {}
+        return {"application_name": "rem", "timezone": "UTC", "jit": "off", **search_path, **generic_plans}
 
     async def _connect(self, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
         """Connect. Wait for a server that is starting, and start the embedded server if it is down."""

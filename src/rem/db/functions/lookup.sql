@@ -79,8 +79,7 @@ END $$;
 
 -- Return the matches of several labels, in their order, as a JSON list of [position of the label, type, record].
 CREATE OR REPLACE FUNCTION rem_lookup(of_tenant text, of_user text, labels text[], of_type text) RETURNS json
--- For a table with partitions, planning every call again takes five times as long as the call.
-LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
   label_matches text;
   matches text[];
