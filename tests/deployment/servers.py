@@ -88,6 +88,17 @@ class PostgresServer:
         await replica.start(**options)
         return replica
 
+    def read_log(self) -> str:
+        """Return what the server has logged."""
+        return (self._folder / "log").read_text(errors="replace")
+
+    def freeze(self, *, is_frozen: bool = True) -> None:
+        """Stop all processes of the server without ending them, as a machine that hangs, or continue them."""
+        assert self._pid is not None
+        postmaster = psutil.Process(self._pid)
+        for process in (postmaster, *postmaster.children()):
+            process.suspend() if is_frozen else process.resume()
+
     async def promote(self) -> None:
         """Make a replica the primary, and wait until it accepts writes."""
         await asyncio.to_thread(self._programs.run, "pg_ctl", "-D", str(self._data), "-w", "promote")

@@ -38,6 +38,9 @@ class ErrorResponse(BaseModel):
     error: ErrorBody
 
 
+RETRY_AFTER_SECONDS = 2
+"""A failover of the database takes some seconds."""
+
 STATUS_BY_ERROR: dict[type[errors.RemError], int] = {
     # As OpenAI does; its clients know the code.
     errors.ModelNotFoundError: 404,
@@ -142,9 +145,14 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 async def _handle_rem_error(_request: Request, error: errors.RemError) -> JSONResponse:
+    return _to_response(http_status(error), to_error_body(error), _make_retry_headers(error))
+
+
+def _make_retry_headers(error: errors.RemError) -> dict[str, str] | None:
+    if isinstance(error, errors.DatabaseUnavailableError):
+        return {"Retry-After": str(RETRY_AFTER_SECONDS)}
     # OpenAI's clients would retry on their own, and each retry would store the question again.
-    headers = {"x-should-retry": "false"} if isinstance(error, errors.ModelError | errors.MemoryDisabledError) else None
-    return _to_response(http_status(error), to_error_body(error), headers)
+    return {"x-should-retry": "false"} if isinstance(error, errors.ModelError | errors.MemoryDisabledError) else None
 
 
 async def _handle_validation_error(_request: Request, error: RequestValidationError) -> JSONResponse:

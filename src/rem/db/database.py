@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from decimal import Decimal
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -29,6 +29,7 @@ from rem.db.migrator import MAX_LOCK_WAIT_SECONDS, Migrator, change_schema
 from rem.db.partitions import count_partitions
 from rem.db.pooler import UnpreparedConnection, refuse_encryption, require_role_defaults, set_role_defaults
 from rem.db.preflight import ServerInfo, check_requirements, read_server_info
+from rem.db.replica import Replica, ReplicaUnusableError
 from rem.db.sealed_rows import OpeningConnection, decode_json, decode_jsonb
 from rem.db.sql import query
 from rem.errors import DatabaseUnavailableError, InvalidInputError, MigrationError
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
+R = TypeVar("R")
 Progress: TypeAlias = Callable[[str], None]
 CONNECT_RETRY_SECONDS = 0.1
 POOLER_SETTINGS = ("application_name", "timezone")
@@ -83,6 +85,9 @@ class Executor(Protocol):
     def connection(self) -> AbstractAsyncContextManager[Connection]:
         """Yield a connection for a few statements. Errors of the driver become errors of REM."""
 
+    async def read(self, work: Callable[[Connection], Awaitable[R]]) -> R:
+        """Return the result of `work`, which only reads and may run twice. A replica may be used for it."""
+
     def transaction(self) -> AbstractAsyncContextManager[Executor]:
         """Yield an executor in one transaction, or in a savepoint of the current one."""
 
@@ -98,6 +103,7 @@ class Database:
         self._on_progress = on_progress or _log_progress
         self._embedded = create_embedded_server(settings, self._on_progress)
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._replica: Replica | None = None
         self._server_info: ServerInfo | None = None
         self._derived_ids: DerivedIds | None = None
         self._last_hosts: dict[str, str] = {}
@@ -111,8 +117,8 @@ class Database:
     async def open(cls, settings: Settings, on_progress: Progress | None = None) -> AsyncIterator[Database]:
         """Yield the migrated database. Start the embedded server if necessary, and leave it running."""
         database = cls(settings, on_progress)
-        await database.start()
         try:
+            await database.start()
             yield database
         finally:
             await database.close()
@@ -186,16 +192,37 @@ class Database:
             if self.sealer is not None:
                 self.privacy = self.privacy.refusing_sealed_values()
         with translate_driver_errors():
-            self._pool = await asyncpg.create_pool(
-                min_size=self._settings.postgres.pool_min_size,
-                max_size=max(self._settings.postgres.pool_max_size, self._settings.postgres.pool_min_size),
-                connect=self._connect_for_pool,
-                init=self._init_connection,
-                connection_class=self._get_connection_class(),
+            self._pool = await self._create_pool(
+                self._connect_for_pool, self._init_connection, self._settings.postgres.pool_min_size
             )
+        if self._settings.postgres.uses_replica and not self._server_info.is_replica:
+            await self._open_replica()
+
+    async def _create_pool(self, connect: Any, init: Any, min_size: int) -> asyncpg.Pool[asyncpg.Record]:
+        return await asyncpg.create_pool(
+            min_size=min_size,
+            max_size=max(self._settings.postgres.pool_max_size, min_size),
+            connect=connect,
+            init=init,
+            connection_class=self._get_connection_class(),
+        )
+
+    async def _open_replica(self) -> None:
+        """Open the pool of the replica. It may be down."""
+        async with self.connection() as connection:
+            if await connection.fetch(query("migrations", "kv_tables"), "u"):
+                raise MigrationError(
+                    "The replica does not have kv_store, which is not in the WAL: run `rem db migrate`."
+                )
+        pool = await self._create_pool(self._connect_to_replica, self._set_codecs, 0)
+        address = describe_connection_string(self._replica_connection_string)
+        self._replica = Replica(address, pool, self._connect_to_replica, self.connection)
+        await self._replica.start()
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._replica is not None:
+            await self._replica.close()
         if self._pool is not None:
             pool, self._pool = self._pool, None
             await pool.close()
@@ -203,6 +230,19 @@ class Database:
     def connection(self) -> AbstractAsyncContextManager[Connection]:
         """Yield a connection of the pool. Errors of the driver become errors of REM."""
         return _PooledLease(self.pool)
+
+    async def read(self, work: Callable[[Connection], Awaitable[R]]) -> R:
+        """Return the result of `work`, which only reads and may run twice, on the replica if that is up to date."""
+        if self._replica is not None:
+            with suppress(ReplicaUnusableError):
+                return await self._replica.read(work)
+        async with _PooledLease(self.pool) as connection:
+            return await work(connection)
+
+    @property
+    def replica(self) -> Replica | None:
+        """Return the replica of the settings."""
+        return self._replica
 
     @property
     def pool(self) -> asyncpg.Pool[asyncpg.Record]:
@@ -259,11 +299,22 @@ class Database:
     async def _connect_for_pool(self, *_args: Any, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
         if self._uses_pooler:
             return await self._connect_to_pooler(**kwargs)
+        return await self._connect(**kwargs, server_settings=self._pool_settings())
+
+    async def _connect_to_replica(self, *_args: Any, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
+        """Connect without waiting: the primary can answer instead."""
+        options = {"dsn": self._replica_connection_string, "server_settings": self._pool_settings(), **kwargs}
+        return await self._connect_once({**self._address(), **options})
+
+    @property
+    def _replica_connection_string(self) -> str:
+        return read_connection_string(self._settings.postgres.replica_connection_string)
+
+    def _pool_settings(self) -> dict[str, str]:
         if self.sealer is None:
-            return await self._connect(**kwargs)
+            return self._session_settings()
         # The search index holds keyed hashes of words. The connections of the SQL verb do not get the key.
-        keyed = {**self._session_settings(), "rem.word_key": self.sealer.word_key}
-        return await self._connect(**kwargs, server_settings=keyed)
+        return {**self._session_settings(), "rem.word_key": self.sealer.word_key}
 
     @property
     def _uses_pooler(self) -> bool:
@@ -365,7 +416,7 @@ class Database:
             return self.describe_address()
         return describe_connection_string(options.get("dsn") or get_direct_connection_string(self._settings.postgres))
 
-    async def _init_connection(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    async def _set_codecs(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         await connection.set_type_codec(
             "jsonb",
             encoder=_encode_jsonb,
@@ -380,6 +431,9 @@ class Database:
             schema="pg_catalog",
             format="binary",
         )
+
+    async def _init_connection(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+        await self._set_codecs(connection)
         if self._uses_pooler:
             await require_role_defaults(connection, self.server_info)
         # A crash of PostgreSQL closes every connection, so a check of each new one notices every crash.
@@ -472,6 +526,10 @@ class _TransactionExecutor:
             # A savepoint: after a failed statement PostgreSQL would turn the final COMMIT into a silent ROLLBACK.
             async with self._connection.transaction():
                 yield self._connection
+
+    async def read(self, work: Callable[[Connection], Awaitable[R]]) -> R:
+        async with self.connection() as connection:
+            return await work(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Executor]:

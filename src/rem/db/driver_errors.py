@@ -115,8 +115,8 @@ _DRIVER_ERROR_CLASSES: list[tuple[tuple[type[Exception], ...], type[RemError], s
     ),
     (
         (asyncpg.ReadOnlySQLTransactionError,),
-        DatabaseError,
-        "The database is read-only (a replica?): this call stored nothing.",
+        DatabaseUnavailableError,
+        "The database is read-only (a replica, or a primary after a failover?): this call stored nothing.",
     ),
     ((asyncpg.InsufficientPrivilegeError,), DatabaseError, "The database role lacks a right: {error}"),
     (

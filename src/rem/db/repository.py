@@ -106,8 +106,9 @@ class Repository(Generic[T]):
 
     async def get(self, scope: Scope, entity_id: UUID) -> T:
         """Return the entity with this id. Raise NotFoundError if the scope sees no such row."""
-        async with self._executor.connection() as connection:
-            record = await connection.fetchval(self._statement("get"), scope.tenant_id, scope.user_id, entity_id)
+        record = await self._executor.read(
+            lambda connection: connection.fetchval(self._statement("get"), scope.tenant_id, scope.user_id, entity_id)
+        )
         return self._to_entity(record, entity_id)
 
     async def find(
@@ -130,8 +131,7 @@ class Repository(Generic[T]):
             order=compiler.compile_order(order_by),
             lifetime=_build_lifetime(with_deleted),
         )
-        async with self._executor.connection() as connection:
-            rows = await connection.fetch(statement, *parameters)
+        rows = await self._executor.read(lambda connection: connection.fetch(statement, *parameters))
         return await map_fairly(lambda row: self._model.from_row(row[0]), rows)
 
     async def count(self, scope: Scope, where: Where = None, *, with_deleted: bool = False) -> int:
@@ -139,8 +139,7 @@ class Repository(Generic[T]):
         parameters: list[Any] = [scope.tenant_id, scope.user_id]
         condition = ConditionCompiler(self._table, parameters).compile(to_condition(where))
         statement = self._statement("count", condition=condition, lifetime=_build_lifetime(with_deleted))
-        async with self._executor.connection() as connection:
-            return int(await connection.fetchval(statement, *parameters))
+        return int(await self._executor.read(lambda connection: connection.fetchval(statement, *parameters)))
 
     async def upsert(self, scope: Scope, entity: T) -> T:
         """Store the entity, and return it as stored. Update the row with its id or its key, or else insert a new row.

@@ -87,17 +87,16 @@ class Store:
         A key is any spelling of a label: "Sarah Chen", "sarah-chen", "users/sarah@example.com". Keys without a match
         give nothing.
         """
-        async with self._executor.connection() as connection:
-            matches = await self._fetch_matches(connection, keys, table)
-            if any(match.table not in self._types.models for match in matches):
-                # Another process has registered the type in the meantime.
+        matches = await self.find_matches(keys, table)
+        if any(match.table not in self._types.models for match in matches):
+            # Another process has registered the type in the meantime.
+            async with self._executor.connection() as connection:
                 await self._types.refresh(connection)
         return await map_fairly(lambda match: self._types.get_model(match.table).from_row(match.record), matches)
 
     async def find_matches(self, keys: Sequence[str], table: str | None = None) -> list[Match]:
         """Return the matches of `lookup` as plain records, each with its key."""
-        async with self._executor.connection() as connection:
-            return await self._fetch_matches(connection, keys, table)
+        return await self._executor.read(lambda connection: self._fetch_matches(connection, keys, table))
 
     async def _fetch_matches(self, connection: Connection, keys: Sequence[str], table: str | None) -> list[Match]:
         if table is not None:
@@ -180,10 +179,10 @@ class Store:
 
     async def list_dangling_edges(self, limit: int = 100) -> Sequence[DanglingEdge]:
         """Return own edges whose target does not exist (yet)."""
-        async with self._executor.connection() as connection:
-            rows = await connection.fetch(
-                query("lookup", "dangling_edges"), self._scope.tenant_id, self._scope.user_id, limit
-            )
+        parameters = (self._scope.tenant_id, self._scope.user_id, limit)
+        rows = await self._executor.read(
+            lambda connection: connection.fetch(query("lookup", "dangling_edges"), *parameters)
+        )
         return [DanglingEdge(*row) for row in rows]
 
     async def count_dangling_edges(self) -> int:

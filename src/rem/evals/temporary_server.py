@@ -34,6 +34,7 @@ def temporary_server(settings: Settings, on_progress: Callable[[str], None]) -> 
                 update={
                     "connection_string": address,
                     "direct_connection_string": None,
+                    "replica_connection_string": None,
                     "sql_connection_string": None,
                 }
             )

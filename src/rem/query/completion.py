@@ -69,8 +69,6 @@ async def find_keys(store: Store, prefix: str, *, table: str | None = None, limi
     except ValueError as error:
         raise InvalidInputError(f"The beginning of a key {error}.") from error
     await require_table(store, table)
-    async with store.executor.connection() as connection:
-        rows = await connection.fetch(
-            sql("query", "keys_with_prefix"), store.scope.tenant_id, store.scope.user_id, prefix, table, limit
-        )
+    parameters = (store.scope.tenant_id, store.scope.user_id, prefix, table, limit)
+    rows = await store.executor.read(lambda connection: connection.fetch(sql("query", "keys_with_prefix"), *parameters))
     return [KnownKey(*row) for row in rows]

@@ -31,8 +31,8 @@ async def add_continued(store: Store, rows: Sequence[dict[str, Any]]) -> list[di
     if not places:
         return list(rows)
     sessions: dict[str, dict[int, str]] = defaultdict(dict)
-    async with store.executor.connection() as connection:
-        messages = await connection.fetch(
+    messages = await store.executor.read(
+        lambda connection: connection.fetch(
             sql("query", "messages_around"),
             store.scope.tenant_id,
             store.scope.user_id,
@@ -40,6 +40,7 @@ async def add_continued(store: Store, rows: Sequence[dict[str, Any]]) -> list[di
             [position for _, position in places],
             MAX_MESSAGE_DISTANCE,
         )
+    )
     for message in messages:
         sessions[str(message["session_id"])][message["message_index"]] = message["content"]
     return [

@@ -49,10 +49,8 @@ async def read_file_texts(
     if not file_ids:
         return {}
     scope = store.scope
-    async with store.executor.connection() as connection:
-        rows = await connection.fetch(
-            query("query", "file_texts"), scope.tenant_id, scope.user_id, list(file_ids), max_chars
-        )
+    parameters = (scope.tenant_id, scope.user_id, list(file_ids), max_chars)
+    rows = await store.executor.read(lambda connection: connection.fetch(query("query", "file_texts"), *parameters))
     parts: dict[UUID, list[str]] = {}
     next_keys: dict[UUID, str] = {}
     totals: dict[UUID, int] = {}

@@ -164,8 +164,8 @@ async def _find_keys(store: Store, names: QuestionNames) -> tuple[dict[str, str]
     listed = names.list_all()
     if not listed:
         return {}, 0
-    async with store.executor.connection() as connection:
-        ((keys, nearest),) = await connection.fetch(
+    ((keys, nearest),) = await store.executor.read(
+        lambda connection: connection.fetch(
             sql("query", "find_named_keys"),
             store.scope.tenant_id,
             store.scope.user_id,
@@ -176,6 +176,7 @@ async def _find_keys(store: Store, names: QuestionNames) -> tuple[dict[str, str]
             UNNAMED_TABLES,
             [name for name in listed if is_explicit_key(name)],
         )
+    )
     return {name: key for name, key in zip(listed, keys, strict=True) if key is not None}, nearest
 
 

@@ -122,8 +122,8 @@ async def find_neighbourhood(
 
 
 async def _load_edges(store: Store, nodes: Sequence[Node], edge_types: Sequence[str]) -> list[GraphEdge]:
-    async with store.executor.connection() as connection:
-        rows = await connection.fetch(
+    rows = await store.executor.read(
+        lambda connection: connection.fetch(
             sql("query", "edges_between"),
             store.scope.tenant_id,
             store.scope.user_id,
@@ -131,6 +131,7 @@ async def _load_edges(store: Store, nodes: Sequence[Node], edge_types: Sequence[
             [node.id for node in nodes],
             list(edge_types),
         )
+    )
     return [GraphEdge(*row) for row in rows]
 
 

@@ -428,11 +428,12 @@ def _corrects(new: Sentence, old: Sentence) -> bool:
 async def load_cosines(store: Store, rows: Sequence[dict[str, Any]]) -> dict[frozenset[str], float]:
     """Return the cosine of each two shown passages, by the ids of their rows."""
     shown = [(UUID(str(row["record"]["id"])), row["passage"]["start"]) for row in rows if row.get("passage")]
-    async with store.executor.connection() as connection:
-        pairs = await connection.fetch(
+    pairs = await store.executor.read(
+        lambda connection: connection.fetch(
             sql("query", "passage_cosines"),
             store.scope.tenant_id,
             [entity_id for entity_id, _ in shown],
             [start for _, start in shown],
         )
+    )
     return {frozenset((str(first), str(second))): cosine for first, second, cosine in pairs}

@@ -38,6 +38,13 @@ class PostgresSettings(SettingsGroup):
             "PgBouncer before version 1.21, too."
         ),
     )
+    replica_connection_string: SecretStr | None = Field(
+        default=None,
+        description=(
+            "Address of a streaming replica that answers reads as long as it is up to date "
+            "([guide](deployment.md#read-from-a-replica))."
+        ),
+    )
     pool_min_size: int = Field(
         default=1, ge=0, le=100, description="Minimum number of database connections of one process."
     )
@@ -71,7 +78,9 @@ class PostgresSettings(SettingsGroup):
         default=None, description="Login for the SQL verb, on servers where REM may not create a role for it."
     )
 
-    @field_validator("connection_string", "direct_connection_string", "sql_connection_string")
+    @field_validator(
+        "connection_string", "direct_connection_string", "replica_connection_string", "sql_connection_string"
+    )
     @classmethod
     def _treat_empty_as_unset(cls, value: SecretStr | None) -> SecretStr | None:
         return value if value and value.get_secret_value().strip() else None
@@ -82,9 +91,17 @@ class PostgresSettings(SettingsGroup):
         return self.connection_string is not None and self.direct_connection_string is not None
 
     @property
+    def uses_replica(self) -> bool:
+        """Return True if reads may go to a replica."""
+        return self.connection_string is not None and self.replica_connection_string is not None
+
+    @property
     def needs_logged_kv_store(self) -> bool:
-        """Return True if kv_store must be in the WAL. Behind a pooler REM would not notice a crash that empties it."""
-        return self.kv_logged or self.uses_pooler
+        """Return True if kv_store must be in the WAL.
+
+        A replica has only what is in the WAL. Behind a pooler REM would not notice a crash that empties the table.
+        """
+        return self.kv_logged or self.uses_pooler or self.uses_replica
 
 
 class SqlSettings(SettingsGroup):

@@ -26,8 +26,8 @@ async def run_fuzzy(store: Store, query: Fuzzy) -> QueryResult:
     text = _cut_text(query.text)
     steps = Steps()
     with steps.measure("fuzzy") as step:
-        async with store.executor.connection() as connection:
-            response = await connection.fetchval(
+        response = await store.executor.read(
+            lambda connection: connection.fetchval(
                 sql("query", "fuzzy"),
                 store.scope.tenant_id,
                 store.scope.user_id,
@@ -36,6 +36,7 @@ async def run_fuzzy(store: Store, query: Fuzzy) -> QueryResult:
                 query.limit,
                 query.table,
             )
+        )
         matches: list[tuple[str, str, float, str, dict[str, Any]]] = orjson.loads(response)
         step.rows = len(matches)
     rows = [

@@ -31,7 +31,7 @@ from rem.retrieval.time_words import asks_for_time, find_relative_time_words
 
 if TYPE_CHECKING:
     from rem.context import Scope
-    from rem.db.database import Connection, Database
+    from rem.db.database import Database
     from rem.db.store import Store
     from rem.embeddings import Embedder, Vector
     from rem.query.syntax_tree import Search
@@ -81,16 +81,14 @@ class Searcher:
         _check_options(query)
         query = replace(query, text=_check_text(query.text, report))
         vector = await self._embed(query, report)
-        async with store.executor.connection() as connection:
-            types = await self._load_types(connection, query.table)
-            statement, parameters = _compile(types, store, query, vector, self._max_hits(query))
-            parameters[2]["statements_only"] = query.table is None if statements_only is None else statements_only
-            parameters[2]["synonyms"] = find_synonyms(query.text) if query.table is None else ""
-            response = await self._fetch(connection, statement, parameters, vector, report)
+        types = await self._load_types(store, query.table)
+        statement, parameters = _compile(types, store, query, vector, self._max_hits(query))
+        parameters[2]["statements_only"] = query.table is None if statements_only is None else statements_only
+        parameters[2]["synonyms"] = find_synonyms(query.text) if query.table is None else ""
+        response = await self._fetch(store, statement, parameters, vector, report)
         if response["waiting"] and not self._database.server_info.is_replica:
             await self._index_new_rows(store.scope, report)
-            async with store.executor.connection() as connection:
-                response = await self._fetch(connection, statement, parameters, vector, report)
+            response = await self._fetch(store, statement, parameters, vector, report)
         if response["waiting"]:
             report.notes.append("Some rows are not indexed yet and were not searched: `rem db index` indexes them now.")
         rows = await self._rerank(query, response["hits"], report)
@@ -100,10 +98,10 @@ class Searcher:
         """Return how many hits the database should return: with a reranker, at least all that it reorders."""
         return max(query.limit, self._reranker.candidates) if self._reranker else query.limit
 
-    async def _load_types(self, connection: Connection, table: str | None) -> dict[str, SearchableType]:
+    async def _load_types(self, store: Store, table: str | None) -> dict[str, SearchableType]:
         """Return the searchable types by name. Read them again only for an unknown table: types are never removed."""
         if not self._types or (table is not None and table not in self._types):
-            self._types = await load_searchable_types(connection)
+            self._types = await store.executor.read(load_searchable_types)
         return self._types
 
     async def _embed(self, query: Search, report: _Report) -> Vector | None:
@@ -122,12 +120,14 @@ class Searcher:
             return None
 
     async def _fetch(
-        self, connection: Connection, statement: str, parameters: list[Any], vector: Vector | None, report: _Report
+        self, store: Store, statement: str, parameters: list[Any], vector: Vector | None, report: _Report
     ) -> dict[str, Any]:
         """Run the search and return its JSON. Raise EmbeddingMismatchError if another model made the stored vectors."""
         with report.steps.measure("database") as step:
             async with ReadTimeLimit(self._max_seconds):
-                response: dict[str, Any] = await connection.fetchval(statement, *parameters)
+                response: dict[str, Any] = await store.executor.read(
+                    lambda connection: connection.fetchval(statement, *parameters)
+                )
             if response["model"] is not None and vector is not None:
                 require_same_model(EmbeddingModel(**response["model"]), self._embedder)
             report.steps += [Step(name, round(milliseconds, 3), rows) for name, milliseconds, rows in response["steps"]]

@@ -66,8 +66,7 @@ async def _run_walk(
         statement = fill(sql("query", "traverse_ordered"), order=order.text)
         parameters += [max_nodes, query.limit or max_nodes, *order.paths]
     with steps.measure("traverse") as step:
-        async with store.executor.connection() as connection:
-            records = await connection.fetch(statement, *parameters)
+        records = await store.executor.read(lambda connection: connection.fetch(statement, *parameters))
         rows = [_make_row(record) for record in records if record["depth"] is not None]
         # The record without a depth is about the walk itself.
         walk: dict[str, Any] = orjson.loads(next(record["path"] for record in records if record["depth"] is None))
@@ -91,10 +90,10 @@ def _make_row(record: Record) -> dict[str, Any]:
 
 async def _run_edge_list(store: Store, query: Traverse, start: StartNodes, steps: Steps) -> list[dict[str, Any]]:
     with steps.measure("plan") as step:
-        async with store.executor.connection() as connection:
-            records = await connection.fetch(
-                sql("query", "traverse_plan"), *_make_parameters(store, query, start), MAX_SHOWN_DESTINATIONS
-            )
+        parameters = (*_make_parameters(store, query, start), MAX_SHOWN_DESTINATIONS)
+        records = await store.executor.read(
+            lambda connection: connection.fetch(sql("query", "traverse_plan"), *parameters)
+        )
         step.rows = len(records)
     rows = [dict(zip(_EDGE_LIST_FIELDS, record, strict=True)) for record in records]
     return _sort_edge_list(rows, query.order_by, _EDGE_LIST_FIELDS)[: query.limit]
