@@ -13,7 +13,7 @@ from tests.forked_process import ForkedProcess, Stream
 
 REPOSITORY = Path(__file__).parent.parent
 REM = Path(sys.executable).with_name("rem")
-_KEPT = ("PATH", "LANG", "HOME", "TMPDIR", "SSL_CERT_FILE")
+_KEPT = ("PATH", "LANG", "HOME", "TMPDIR", "SSL_CERT_FILE", "COVERAGE_PROCESS_CONFIG")
 _READ_AT_START = ("PYTHON", "LC_", "TZ", "LOGURU_")
 """Variables that Python and the libraries read when they start. A fork would not see them."""
 

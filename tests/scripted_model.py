@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from tests.http_server import serve_in_thread
 
 
 @dataclass(frozen=True)
@@ -185,16 +185,6 @@ def _complete_answer(body: dict[str, Any], steps: Sequence[Step]) -> dict[str, A
 def scripted_model() -> Iterator[ScriptedModel]:
     """Run a model; its address is in `url`."""
     model = ScriptedModel()
-    config = uvicorn.Config(model.app(), port=0, log_level="critical", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        pass
-    port = server.servers[0].sockets[0].getsockname()[1]
-    model.url = f"http://127.0.0.1:{port}/v1"
-    try:
+    with serve_in_thread(model.app(), timeout_graceful_shutdown=1) as address:
+        model.url = f"{address}/v1"
         yield model
-    finally:
-        server.should_exit = True
-        thread.join(timeout=10)

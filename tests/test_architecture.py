@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-_SOURCE = Path(__file__).parent.parent / "src" / "rem"
+from tests.source_code import SOURCE, parse_source
+
 _LAYERS = [
     {"errors", "text", "log_scrubber", "fair_map"},
     {"settings", "context", "events", "models", "metrics", "log_output"},
@@ -39,10 +39,10 @@ _LAYERS = [
 _LEVEL = {name: level for level, names in enumerate(_LAYERS) for name in names}
 
 
-def _imports(path: Path) -> list[str]:
+def _imports(tree: ast.Module) -> list[str]:
     """Every part of rem that a file imports, also inside functions and for types."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             found += [node.module] if node.module != "rem" else [f"rem.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
@@ -52,13 +52,13 @@ def _imports(path: Path) -> list[str]:
 
 def test_imports_point_downwards() -> None:
     upwards = []
-    for path in _SOURCE.rglob("*.py"):
-        own = path.relative_to(_SOURCE).parts[0].removesuffix(".py")
+    for path, tree in parse_source().items():
+        own = path.parts[0].removesuffix(".py")
         if own in ("__init__", "__main__"):
             continue
-        others = {name: name.split(".")[1] for name in _imports(path)}
+        others = {name: name.split(".")[1] for name in _imports(tree)}
         upwards += [
-            f"{path.relative_to(_SOURCE)} imports {name}, which is not below it"
+            f"{path} imports {name}, which is not below it"
             for name, other in others.items()
             if other != own and _LEVEL[other] >= _LEVEL[own]
         ]
@@ -66,7 +66,7 @@ def test_imports_point_downwards() -> None:
 
 
 def test_every_part_has_its_layer() -> None:
-    parts = {path.stem for path in _SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    parts = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert parts - {"__init__", "__main__"} == set(_LEVEL)
 
 

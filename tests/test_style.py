@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "rem"
-FILES = sorted(SOURCE.rglob("*.py"))
+from tests.source_code import parse_source
+
 # A docstring that starts with one of these describes a thing. It should say what the function does: "Return the …".
 NOT_VERBS = """
 a all an and any as both each either every everything for from how if in it its no none nothing of on one only or same
@@ -33,22 +33,25 @@ class Names:
 
 @pytest.fixture(scope="module")
 def names() -> Names:
-    """Return the names in all files, each of which is parsed once."""
+    """Return the names in all files."""
     found = Names()
-    for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            place = f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}"
+    for path, tree in parse_source().items():
+        for node in ast.walk(tree):
             match node:
                 case ast.ClassDef(name=name) if not name.startswith("_"):
-                    found.classes[name].append(place)
+                    found.classes[name].append(_describe_place(path, node))
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
                     decorators = {getattr(item, "id", getattr(item, "attr", "")) for item in node.decorator_list}
                     if not decorators & {"property", "cached_property"}:
                         first_word = (ast.get_docstring(node) or "Return").split()[0].strip("`.,:;").lower()
-                        found.functions[f"{place} {node.name}"] = first_word
+                        found.functions[f"{_describe_place(path, node)} {node.name}"] = first_word
                 case ast.Name(id=name, ctx=ast.Store()):
-                    found.constants[f"{place} {name}"] = name
+                    found.constants[f"{_describe_place(path, node)} {name}"] = name
     return found
+
+
+def _describe_place(path: Path, node: ast.stmt | ast.expr) -> str:
+    return f"{path}:{node.lineno}"
 
 
 def test_no_public_class_name_exists_twice(names: Names) -> None:

@@ -16,8 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
+from rem.db.yaml import load_yaml
 from rem.evals.dataset import Dataset
 from training.ranking_data import read
 
@@ -43,7 +42,7 @@ def texts_of(dataset: Dataset) -> Iterator[str]:
 
 def texts_of_week(path: Path) -> Iterator[str]:
     """Yield the texts and questions of a week."""
-    week = yaml.safe_load(path.read_text(encoding="utf-8"))
+    week = load_yaml(path.read_text(encoding="utf-8"))
     yield from (note["text"] for note in week["notes"])
     for session in week["sessions"]:
         yield from (m if isinstance(m, str) else str(next(iter(m.values()))) for m in session["messages"])

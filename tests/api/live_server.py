@@ -2,51 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import httpx2
-import uvicorn
 from starlette.types import ASGIApp
 
 from rem.api.http_protocol import ProtectedHttpProtocol
+from tests.http_server import serve_in_loop
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves the signals to pytest."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-@asynccontextmanager
-async def served(app: ASGIApp) -> AsyncIterator[str]:
-    """Serve an application, and yield its address."""
-    config = uvicorn.Config(
-        app,
-        port=0,
-        log_config=None,
-        access_log=False,
-        # As `rem serve`: the application itself decides which proxies it trusts.
-        proxy_headers=False,
-        http=ProtectedHttpProtocol,
-        ws="none",
-        lifespan="on",
-        timeout_graceful_shutdown=5,
-    )
-    server = _Server(config)
-    running = asyncio.create_task(server.serve())
-    try:
-        while not server.started:
-            assert not running.done(), "the application did not start"
-            await asyncio.sleep(0.005)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        await running
+def served(app: ASGIApp) -> AbstractAsyncContextManager[str]:
+    """Serve an application as `rem serve` does, and yield its address."""
+    # The application itself decides which proxies it trusts.
+    return serve_in_loop(app, proxy_headers=False, http=ProtectedHttpProtocol, ws="none", lifespan="on")
 
 
 @asynccontextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
+from functools import cache
 
 import httpx2 as httpx
 import pytest
@@ -24,9 +25,15 @@ from tests.api.live_server import client as live_client
 from tests.api.live_server import served
 
 
-def client(*allowed: str, origins: Sequence[str] = ()) -> httpx.AsyncClient:
-    app = create_app(Settings(api=ApiSettings(allowed_hosts=list(allowed), cors_origins=list(origins))))
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1")
+@cache
+def make_app(allowed: tuple[str, ...] = (), origins: tuple[str, ...] = ()) -> FastAPI:
+    """Return an application that is never started: nothing that these tests send reaches the memory."""
+    return create_app(Settings(api=ApiSettings(allowed_hosts=list(allowed), cors_origins=list(origins))))
+
+
+def client(*allowed: str, origins: tuple[str, ...] = ()) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app=make_app(allowed, origins))
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -114,11 +121,10 @@ def changing_operations(app: FastAPI) -> list[tuple[str, str]]:
 
 
 async def test_foreign_web_pages_may_change_nothing_on_any_route() -> None:
-    app = create_app(Settings())
-    operations = changing_operations(app)
+    operations = changing_operations(make_app())
     assert ("POST", "/api/v1/mcp") in operations
     assert ("POST", "/api/v1/files") in operations
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1") as http:
+    async with client() as http:
         for method, path in [*operations, ("PATCH", "/nothing")]:
             for headers in FOREIGN:
                 refused = await http.request(method, path, headers=headers, files={"file": ("a.txt", b"planted")})
@@ -142,7 +148,7 @@ async def test_foreign_pages_may_ask_without_reading_the_answer(headers: dict[st
 
 
 async def test_configured_origin_may_change_something() -> None:
-    async with client(origins=["https://App.example"]) as http:
+    async with client(origins=("https://App.example",)) as http:
         page = {"origin": "https://app.example", "sec-fetch-site": "cross-site"}
         assert (await http.post("/nothing", headers=page)).status_code == 404
         page["origin"] = "https://other.example"
@@ -179,7 +185,7 @@ async def test_every_answer_has_the_security_headers() -> None:
 
 
 async def test_browser_must_use_https_in_production() -> None:
-    app = SecurityHeadersMiddleware(create_app(Settings()), requires_https=True)
+    app = SecurityHeadersMiddleware(make_app(), requires_https=True)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1") as http:
         answer = await http.get("/health/live")
     assert answer.headers["strict-transport-security"].startswith("max-age=31536000")

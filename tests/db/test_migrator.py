@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE, STDOUT
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import uuid4
@@ -21,7 +22,7 @@ from rem.db.preflight import read_server_info
 from rem.errors import MigrationError
 from rem.models import BUILTIN_ENTITIES, Document, Edge, Entity, Message, Resource, Role, Session, User
 from rem.settings import Settings
-from tests.conftest import settings_for
+from tests.conftest import filled_template, settings_for
 
 BUILTIN = [migration.name for migration in builtin_migrations()]
 ALL = [*BUILTIN, "custom:projects:1", "custom:projects:2", "custom:notes:1"]
@@ -78,11 +79,20 @@ async def store_rows(rem: Rem) -> None:
     await alice.upsert(Note(name="Shopping"))
 
 
+@pytest.fixture(scope="module")
+def template_with_rows() -> Iterator[str]:
+    with filled_template(store_rows) as name:
+        yield name
+
+
 @pytest.fixture
-async def filled(dsn: str) -> str:
+def template(request: pytest.FixtureRequest, template: str) -> str:
+    return str(request.getfixturevalue("template_with_rows")) if "filled" in request.fixturenames else template
+
+
+@pytest.fixture
+def filled(dsn: str) -> str:
     """Return a database with rows in built-in and custom tables."""
-    async with Rem.open(settings_for(dsn)) as rem:
-        await store_rows(rem)
     return dsn
 
 

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
+
+from tests.http_server import serve_in_thread
 
 
 class PhoenixServer:
@@ -98,14 +98,6 @@ class PhoenixServer:
 def phoenix_server() -> Iterator[PhoenixServer]:
     """Run the server; its address is in `url`."""
     phoenix = PhoenixServer()
-    server = uvicorn.Server(uvicorn.Config(phoenix.app(), port=0, log_level="critical"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        pass
-    phoenix.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    try:
+    with serve_in_thread(phoenix.app()) as address:
+        phoenix.url = address
         yield phoenix
-    finally:
-        server.should_exit = True
-        thread.join(timeout=10)

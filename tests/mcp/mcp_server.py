@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 from fastmcp import Client
 from fastmcp.client.transports import StreamableHttpTransport
@@ -19,6 +16,7 @@ from rem.context import AgentContext
 from rem.mcp.http import mount_mcp
 from rem.settings import Settings
 from rem.tools.env import ToolEnv
+from tests.http_server import serve_in_loop
 
 
 def app_for(rem: Rem | None, settings: Settings, *, trusts_headers: bool = True) -> FastAPI:
@@ -46,18 +44,8 @@ def app_for(rem: Rem | None, settings: Settings, *, trusts_headers: bool = True)
 @asynccontextmanager
 async def served(app: FastAPI) -> AsyncIterator[str]:
     """Serve the application, and yield the address of MCP."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
-        server_task = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            while not server.started:
-                assert not server_task.done(), "the application does not start"
-                await asyncio.sleep(0.01)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/api/v1/mcp"
-        finally:
-            server.should_exit = True
-            await server_task
+    async with serve_in_loop(app, lifespan="on") as address:
+        yield f"{address}/api/v1/mcp"
 
 
 def client_of(url: str, user: str | None = None, **headers: str) -> Client[Any]:

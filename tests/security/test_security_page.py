@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 from tests.rem_command import REPOSITORY
@@ -15,9 +14,8 @@ def test_every_named_test_exists() -> None:
     named = TEST.findall(PAGE)
     assert len(named) > 20
     for path, name in named:
-        tree = ast.parse((REPOSITORY / path).read_text(encoding="utf-8"))
-        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
-        assert name in functions, f"{path} has no {name}"
+        text = (REPOSITORY / path).read_text(encoding="utf-8")
+        assert re.search(rf"^(async )?def {name}\(", text, re.MULTILINE), f"{path} has no {name}"
 
 
 def test_every_promise_names_a_test() -> None:

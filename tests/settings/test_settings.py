@@ -208,7 +208,7 @@ def test_named_config_file_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
         ("\0", r"line 1: not valid YAML: remove the control character U\+0000"),
         ("user: a\n# \x1b[1m\n", r"line 2: not valid YAML: remove the control character U\+001B"),
         ("user: !!python/name:os.system\n", "not valid YAML"),
-        ("memory:\n" + "  " * 50 + "x: [" + "[" * 5000 + "\n", "not valid YAML"),
+        ("memory:\n" + "  " * 50 + "x: [" + "[" * 2000 + "\n", "not valid YAML"),
         ("x" * 300_000, "longer than 256 KB"),
         ("memory: {storage_path: rem.yaml}\n", "rem.yaml is a file, and REM needs a folder.*rem sessions import"),
     ],
