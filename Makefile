@@ -10,7 +10,7 @@ export UV_NO_PROGRESS := 1
 # Where it is set, every command compiles all that it imports, again and again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-failed test-fast test-python test-web test-phoenix test-deployment coverage lint format bench docs audit lock clean \
+.PHONY: help run test test-failed test-fast test-python test-web test-phoenix test-deployment coverage coverage-all lint format bench docs audit lock clean \
   install web web-check web-types
 .DEFAULT_GOAL := help
 
@@ -59,6 +59,9 @@ test-deployment: install ## Run the tests of deployments that need PgBouncer, to
 
 coverage: install ## Run the fast tests, and fail if they cover too little of the code
 	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term --cov-fail-under=$(MIN_COVERAGE_PERCENT)
+
+coverage-all: install ## Run all tests, and list what neither they nor the processes that they start run (half an hour)
+	$(BIN)/python -m pytest --cov --cov-report=term-missing
 
 lint: install ## Check style and types
 	$(BIN)/ruff check .
