@@ -18,7 +18,7 @@ from rem.models import Message, Resource, Role
 from rem.settings import Settings
 from tests.encryption.keys import K1, K2, encrypting
 from tests.forgetting.text_traces import find_traces
-from tests.rem_command import output
+from tests.rem_command import output, start_rem
 from tests.rem_command import rem as rem_command
 
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -156,3 +156,44 @@ async def test_old_message_can_be_changed_before_the_rotation(settings: Settings
             assert await list_keys(rem) == {keys[0][:2]}
             with pytest.raises(ImmutableError):
                 await store.modify(Message, stored.id, rewrite)
+
+
+async def test_killed_rotation_leaves_every_text_readable(settings: Settings, dsn: str, sql: Sql) -> None:
+    rows = 10 * BATCH_ROWS
+    async with Rem.open(settings) as rem:
+        await fill(rem, rows)
+    for keys, enabled, is_done in (
+        (K1, True, "LIKE '%rem1:k1:%'"),
+        (f"{K2},{K1}", True, "LIKE '%rem1:k2:%'"),
+        (K2, False, "NOT LIKE '%rem1:%'"),
+    ):
+        environment = {
+            "POSTGRES__CONNECTION_STRING": dsn,
+            "EMBEDDING__PROVIDER": "none",
+            "ENCRYPTION__ENABLED": str(enabled).lower(),
+            "ENCRYPTION__KEYS": keys,
+        }
+        process = start_rem("encryption", "rotate", "--yes", settings=environment)
+        counting = f"SELECT count(*) FROM resources WHERE content {is_done}"
+        while not await sql.fetchval(counting):
+            assert process.poll() is None
+            await asyncio.sleep(0.01)
+        process.kill()
+        process.wait()
+        assert 0 < await sql.fetchval(counting) < rows, "the rotation was not killed half-way"
+        async with Rem.open(encrypting(settings, *keys.split(","), enabled=enabled)) as rem:
+            await check_readable(rem, rows)
+            output("encryption", "rotate", "--yes", settings=environment)
+            await check_readable(rem, rows)
+            assert await list_keys(rem) == {keys[:2] if enabled else None}
+    async with Rem.open(settings) as rem:
+        await check_readable(rem, rows)
+
+
+async def check_readable(rem: Rem, rows: int) -> None:
+    """Check that all texts of `fill` are read as they were written."""
+    stored = await rem.store(ALICE).find(Resource, limit=rows + 10)
+    contents = {row.name: row.content for row in stored if row.name and row.name.startswith("note ")}
+    assert contents == {f"note {number}": f"quorvexal {number}" for number in range(rows)}
+    (message,) = await rem.store(ALICE).find(Message)
+    assert message.tool_calls == [{"id": "c", "arguments": {"q": "quorvexal"}}]
