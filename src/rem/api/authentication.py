@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from loguru import logger
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rem.api.credential_watch import CredentialWatch
 from rem.api.errors import http_status, make_error_response
 from rem.auth.access import check_access, is_public
 from rem.auth.identity import Identity, make_anonymous
@@ -33,11 +34,31 @@ class AuthMiddleware:
             await self._app(scope, receive, send)
             return
         try:
-            scope.setdefault("state", {})["user"] = await self._identify(scope)
+            identity = scope.setdefault("state", {})["user"] = await self._identify(scope)
         except RemError as error:
             await self._refuse(scope, receive, send, error)
             return
-        await self._app(scope, receive, send)
+        if identity is None or identity.credential_id is None:
+            await self._app(scope, receive, send)
+        else:
+            await self._serve_while_valid(scope, receive, send, identity)
+
+    async def _serve_while_valid(self, scope: Scope, receive: Receive, send: Send, identity: Identity) -> None:
+        """Serve one request, and end it when its credential is revoked meanwhile."""
+        has_begun = False
+
+        async def send_noticed(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            async with CredentialWatch(scope["app"].state.authenticator, identity, scope):
+                await self._app(scope, receive, send_noticed)
+        except UnauthorizedError as error:
+            # An answer that has begun has ended with this error itself.
+            if not has_begun:
+                await self._refuse(scope, receive, send, error)
 
     async def _identify(self, scope: Scope) -> Identity | None:
         authenticator: Authenticator = scope["app"].state.authenticator

@@ -13,7 +13,7 @@ import orjson
 
 from rem.api.errors import to_error_body
 from rem.api.sse import escape_line_ends
-from rem.errors import RemError, ServerStoppingError
+from rem.errors import RemError
 from rem.events import TextEvent
 
 if TYPE_CHECKING:
@@ -110,9 +110,8 @@ class ResponseEncoder:
         response = self.to_object("completed")
         yield self._encode(f"response.{response['status']}", response=response)
 
-    def encode_shutdown(self) -> bytes:
-        """Return the end of a response that the server interrupts because it stops."""
-        error = ServerStoppingError()
+    def encode_interruption(self, error: RemError) -> bytes:
+        """Return the end of a response that the server interrupts."""
         body = to_error_body(error)
         return self._encode("error", code=body.code, message=body.message, param=None)
 

@@ -13,9 +13,10 @@ import orjson
 from starlette.responses import Response
 
 from rem.agents.json_safe import to_json_safe
+from rem.api.credential_watch import get_interruption
 from rem.api.disconnect import wait_for_disconnect
 from rem.api.errors import to_error_body
-from rem.errors import ServerStoppingError
+from rem.errors import RemError
 from rem.events import DoneEvent, ErrorEvent, Event, TextEvent
 
 if TYPE_CHECKING:
@@ -67,9 +68,8 @@ class ChunkEncoder:
             yield self._encode({"choices": [], "usage": token_usage(self._answer)})
         yield DONE
 
-    def encode_shutdown(self) -> bytes:
-        """Return the end of an answer that the server interrupts because it stops."""
-        error = ServerStoppingError()
+    def encode_interruption(self, error: RemError) -> bytes:
+        """Return the end of an answer that the server interrupts, because it stops or the caller's key is revoked."""
         fields = ErrorEvent(agent=self._answer.agent, code=error.code, message=str(error)).model_dump(
             mode="json", exclude_none=True
         )
@@ -141,14 +141,14 @@ class SseResponse(Response):
         headers: Mapping[str, str],
         ping_seconds: float = PING_SECONDS,
         *,
-        on_shutdown: Callable[[], bytes] = bytes,
+        on_interruption: Callable[[RemError], bytes] = lambda _error: b"",
     ) -> None:
-        """Send `chunks`, or what `on_shutdown` returns if the server stops before their end."""
+        """Send `chunks`, or what `on_interruption` returns if the server interrupts them before their end."""
         super().__init__(headers={"cache-control": "no-cache", "x-accel-buffering": "no", **headers})
         del self.headers["content-length"]
         self._chunks = chunks
         self._ping_seconds = ping_seconds
-        self._on_shutdown = on_shutdown
+        self._on_interruption = on_interruption
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(MAX_QUEUED_CHUNKS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -158,19 +158,20 @@ class SseResponse(Response):
         sender = asyncio.create_task(self._send_queue(send))
         listener = asyncio.create_task(wait_for_disconnect(receive))
         tasks = (producer, sender, listener)
-        is_stopping = False
+        is_interrupted = False
         try:
             await asyncio.wait((sender, listener), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # Only a server that stops cancels a request.
-            is_stopping = not sender.done() and not listener.done()
+            # A server that stops cancels a request, and so does a revoked credential.
+            is_interrupted = not sender.done() and not listener.done()
             raise
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-            if is_stopping:
-                await send({"type": "http.response.body", "body": self._on_shutdown(), "more_body": False})
+            if is_interrupted:
+                end = self._on_interruption(get_interruption(scope))
+                await send({"type": "http.response.body", "body": end, "more_body": False})
         for task in (producer, sender):
             if not task.cancelled() and (error := task.exception()) is not None and not isinstance(error, OSError):
                 raise error

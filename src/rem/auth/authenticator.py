@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
 from typing import Literal
+from uuid import UUID
 
 from rem.auth.accounts import Accounts
 from rem.auth.api_keys import KEY_PREFIX, ApiKeys
@@ -18,6 +19,7 @@ from rem.auth.identity import Identity, make_anonymous
 from rem.auth.logins import Logins
 from rem.auth.signing import Purpose, Signer
 from rem.db.database import Database
+from rem.db.sql import query
 from rem.errors import MemoryDisabledError, UnauthorizedError
 from rem.settings import Settings
 
@@ -107,6 +109,14 @@ class Authenticator:
         if identity is None and not self._settings.auth.enabled:
             return trust_headers(headers)
         return apply_headers(identity or make_anonymous(self._settings.auth.tenant), headers)
+
+    async def is_valid(self, identity: Identity) -> bool:
+        """Return whether the key or login of a caller is still valid. A token that has expired proves its login."""
+        if identity.method not in ("api_key", "token", "cookie"):
+            return True
+        name = "is_key_valid" if identity.method == "api_key" else "is_login_valid"
+        async with self.database.connection() as connection:
+            return bool(await connection.fetchval(query("auth", name), UUID(identity.credential_id)))
 
     async def _identify(self, headers: Mapping[str, str]) -> Identity | None:
         token = _get_bearer(headers)

@@ -100,7 +100,9 @@ async def test_server_that_stops_ends_the_stream_with_an_event() -> None:
         await asyncio.sleep(60)
 
     client = Client()
-    answering = asyncio.create_task(answer(SseResponse(pieces(), {}, on_shutdown=lambda: b"the end"), client))
+    answering = asyncio.create_task(
+        answer(SseResponse(pieces(), {}, on_interruption=lambda _error: b"the end"), client)
+    )
     await asyncio.sleep(0.05)
     answering.cancel()
     with pytest.raises(asyncio.CancelledError):

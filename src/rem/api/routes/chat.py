@@ -102,7 +102,7 @@ async def complete_chat(  # the headers are parameters to appear in the OpenAPI 
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
         encoder = ChunkEncoder(stream, with_usage=with_usage)
-        return SseResponse(encoder.encode(), headers, on_shutdown=encoder.encode_shutdown)
+        return SseResponse(encoder.encode(), headers, on_interruption=encoder.encode_interruption)
     answer = await cancel_on_disconnect(request, stream.collect())
     return JSONResponse(_to_completion(answer, stream).model_dump(mode="json"), headers=headers)
 

@@ -51,7 +51,7 @@ async def create_response(  # the headers are parameters to appear in the OpenAP
     headers = {SESSION_HEADER: stream.session_id} if stream.session_id else {}
     encoder = ResponseEncoder(body, stream)
     if body.stream:
-        return SseResponse(encoder.encode(), headers, on_shutdown=encoder.encode_shutdown)
+        return SseResponse(encoder.encode(), headers, on_interruption=encoder.encode_interruption)
     answer = await cancel_on_disconnect(request, stream.collect())
     if answer.text:
         encoder.set_text(answer.text)

@@ -39,6 +39,11 @@ SELECT l.id, l.kind, l.scopes, l.client_id, l.expires_at, a.user_id, a.tenant_id
 FROM rem_auth.logins l JOIN rem_auth.accounts a USING (user_id)
 WHERE l.id = $1 AND l.revoked_at IS NULL AND l.expires_at > now() AND a.disabled_at IS NULL
 
+-- name: is_login_valid
+SELECT EXISTS (
+    SELECT FROM rem_auth.logins l JOIN rem_auth.accounts a USING (user_id)
+    WHERE l.id = $1 AND l.revoked_at IS NULL AND a.disabled_at IS NULL)
+
 -- name: list_logins
 SELECT id, kind, provider, client_id, scopes, created_at, expires_at FROM rem_auth.logins
 WHERE user_id = $1 AND tenant_id = $2 AND revoked_at IS NULL AND expires_at > now()
@@ -91,6 +96,11 @@ SELECT k.id, k.key_hash, k.tenant_id, k.user_id, coalesce(a.email, k.email) AS e
        k.last_used_at IS NULL OR k.last_used_at < now() - interval '1 minute' AS is_stale
 FROM rem_auth.api_keys k LEFT JOIN rem_auth.accounts a ON a.user_id = k.user_id AND a.tenant_id = k.tenant_id
 WHERE k.prefix = $1 AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now()) AND a.disabled_at IS NULL
+
+-- name: is_key_valid
+SELECT EXISTS (
+    SELECT FROM rem_auth.api_keys k LEFT JOIN rem_auth.accounts a ON a.user_id = k.user_id AND a.tenant_id = k.tenant_id
+    WHERE k.id = $1 AND k.revoked_at IS NULL AND a.disabled_at IS NULL)
 
 -- name: touch_key
 UPDATE rem_auth.api_keys SET last_used_at = now() WHERE id = $1
