@@ -22,7 +22,7 @@ ATTACKER = {"X-User-Id": "attacker"}
 BYSTANDER = {"X-User-Id": "bystander"}
 SERVER_SETTINGS = {"SQL__TIMEOUT_SECONDS": "1", "SQL__MAX_MEMORY_BYTES": "128000000"}
 """Settings of the attacked server: short times, so that an attack does not take long."""
-LARGE_ROWS = 30
+LARGE_ROWS = 100
 WORDS = " ".join(f"word{number}" for number in random.Random(1).sample(range(10**6), 20_000))
 Send: TypeAlias = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 
@@ -125,6 +125,12 @@ def upload(name: str, data: bytes) -> Send:
     return lambda http: http.post("/api/v1/files", files={"files": (name, data)}, params={"wait": "20"})
 
 
+def upload_many(number: int) -> Send:
+    """Return a form of very many small files."""
+    files = [("files", (f"{index}.txt", b"x")) for index in range(number)]
+    return lambda http: http.post("/api/v1/files", files=files)
+
+
 def fill(text: str, length: int) -> str:
     """Repeat a text up to a length."""
     return text * (length // len(text))
@@ -199,8 +205,13 @@ _REQUESTS: dict[str, tuple[Send, int, int | None, str]] = {
     "many unknown fields": (post(ROWS, f"{{{UNKNOWN_FIELDS}}}"), 4, 400, "no such field"),
     "dense YAML": (agent("- a\n" * 64_000), 2, 400, "more than 20,000 values"),
     "long order": (get(f"{ROWS}?order_by={'name,' * 10_000}name"), 2, 400, "at most 50 fields"),
-    "page of large rows": (get(f"{ROWS}?where=name%20LIKE%20'Large%25'&limit=500"), 2, 200, "Large 29"),
-    "lookup of large rows": (query("LOOKUP " + ",".join(f"large-{n}" for n in range(LARGE_ROWS))), 2, 200, "Large 29"),
+    "page of large rows": (get(f"{ROWS}?where=name%20LIKE%20'Large%25'&limit=500"), 2, 200, "Large 99"),
+    "lookup of large rows": (query("LOOKUP " + ",".join(f"large-{n}" for n in range(LARGE_ROWS))), 2, 200, "Large 99"),
+    "graph of many edges": (get("/api/v1/graph?key=large-1&depth=5&limit=2000"), 20, 200, "large-1"),
+    "plans to forget": (post("/api/v1/forget/preview", '{"name":"Large 1","mentions":true}'), 10, 200, "fingerprint"),
+    "audits of dreams": (get("/api/v1/dreams/audit"), 20, 200, "counts"),
+    "many parameters": (get(f"{ROWS}?{fill('a=1&', 60_000)}"), 10, 200, ""),
+    "form of many files": (upload_many(5_000), 2, 400, "Too many files"),
     "question marks": (query("?" * 19_999 + "x", mode="natural-language"), 2, 200, ""),
     "large JSON": (post("/api/v1/query", '{"query":"' + "x" * 9_000_000 + '"}'), 2, 413, "8,000,000 bytes"),
     "API document": (get("/openapi.json"), 2, 200, "entities"),

@@ -1,4 +1,4 @@
-"""Limit how many reads of one caller run at once, so that other callers find a free database connection."""
+"""Limit how many requests of one caller run at once, so that other callers find a free database connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rem.auth.identity import Identity
 
 
 class CallerTurns:
-    """Gives each caller a number of turns. Its other reads wait, in their order."""
+    """Gives each caller a number of turns. Its other requests wait, in their order."""
 
     def __init__(self, turns_per_caller: int) -> None:
         self._turns_per_caller = turns_per_caller

@@ -22,6 +22,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from rem.agents.service import Agents
 from rem.api.audit import AuditMiddleware, RefusalAuditMiddleware
 from rem.api.authentication import AuthMiddleware
+from rem.api.caller_limits import CallerLimitMiddleware
 from rem.api.caller_turns import CallerTurns
 from rem.api.errors import install_error_handlers
 from rem.api.handshake import HandshakeMiddleware
@@ -34,7 +35,6 @@ from rem.api.middleware import (
 from rem.api.openapi_errors import COMMON_ERRORS
 from rem.api.openapi_security import declare_security
 from rem.api.rate_limit import RATE_HEADERS, RateLimitMiddleware, RefusalLimitMiddleware
-from rem.api.read_limits import ReadLimitMiddleware
 from rem.api.request_guard import RequestGuardMiddleware, SecurityHeadersMiddleware
 from rem.api.routes import (
     admin,
@@ -226,7 +226,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
         ),
         Middleware(RateLimitMiddleware),
         Middleware(AuditMiddleware),
-        Middleware(ReadLimitMiddleware, max_seconds=settings.postgres.read_timeout_seconds),
+        Middleware(CallerLimitMiddleware, max_seconds=settings.postgres.read_timeout_seconds),
         Middleware(
             BodyLimitMiddleware,
             max_bytes=min(MAX_JSON_BYTES, max_audio_bytes),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from rem.api.dependencies import JsonBody, RemDep, ScopeDep
-from rem.api.disconnect import cancel_on_disconnect
 from rem.api.openapi_errors import error_responses
 from rem.audit.entry import get_current_entry
 from rem.errors import ConflictError
@@ -91,10 +90,9 @@ class ForgetResult(BaseModel):
 
 
 @router.post("/preview", summary="Show what would be forgotten", dependencies=[JsonBody])
-async def preview_forget(http: Request, request: ForgetRequest, rem: RemDep, scope: ScopeDep) -> ForgetPreview:
+async def preview_forget(request: ForgetRequest, rem: RemDep, scope: ScopeDep) -> ForgetPreview:
     """List everything of the caller about a person or thing that `POST /forget` would remove. Change nothing."""
-    planning = rem.plan_forget(request.name, user=scope, mentions=request.mentions)
-    plan = await cancel_on_disconnect(http, planning)
+    plan = await rem.plan_forget(request.name, user=scope, mentions=request.mentions)
     values = {"fingerprint": plan.fingerprint, "is_empty": plan.is_empty, "erased_count": plan.erased_count}
     return ForgetPreview.model_validate({**plan.as_json(), **values})
 

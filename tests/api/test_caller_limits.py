@@ -29,6 +29,7 @@ READS: dict[str, tuple[str, str, dict[str, Any] | None]] = {
     "sessions": ("GET", "sessions", None),
     "graph": ("GET", "graph?key=sarah-chen&depth=3", None),
     "statements": ("GET", "statements", None),
+    "plan to forget": ("POST", "forget/preview", {"name": "Sarah Chen", "mentions": True}),
 }
 
 
@@ -76,7 +77,7 @@ async def test_slow_read_is_stopped_with_a_clear_error(dsn: str, sql: Sql) -> No
                     # The result of a plan has the error of its stage.
                     assert answer.status_code == (200 if name == "plan" else 504)
                     assert name == "plan" or answer.json()["error"]["code"] == "query_timeout"
-                    assert await count_waiting(sql) == 0, name
+                    await wait_for_waiting(sql, 0)
             for name, (method, path, body) in READS.items():
                 answer = await http.request(method, path, json=body)
                 assert answer.status_code == 200, f"{name}: {answer.text}"
@@ -98,16 +99,19 @@ async def test_read_ends_with_its_client(dsn: str, sql: Sql, capfd: pytest.Captu
     assert "ClientDisconnect" not in capfd.readouterr().err
 
 
-async def test_reads_of_one_caller_leave_connections_to_others(dsn: str, sql: Sql) -> None:
+async def test_requests_of_one_caller_leave_connections_to_others(dsn: str, sql: Sql) -> None:
     configured = {"POSTGRES__CONNECTION_STRING": dsn, "POSTGRES__POOL_MAX_SIZE": "4"}
     with serving(settings=configured) as (address, _process):
         store_row(address)
         async with httpx.AsyncClient(base_url=f"{address}/api/v1/", timeout=60) as http:
             async with locked(sql):
-                paths = [path for method, path, _ in READS.values() if method == "GET"]
-                asking = [asyncio.create_task(http.get(path, headers=HEADERS)) for path in paths]
+                requests = [*READS.values(), ("POST", "sessions", {}), ("POST", "entities/resources", {"name": "Boat"})]
+                asking = [
+                    asyncio.create_task(http.request(method, path, json=body, headers=HEADERS))
+                    for method, path, body in requests
+                ]
                 await wait_for_waiting(sql, 2)
                 others = await http.get("agents", headers={"X-User-Id": "bob"})
                 assert others.status_code == 200
                 assert not any(task.done() for task in asking)
-            assert [(await task).status_code for task in asking] == [200] * 4
+            assert [(await task).status_code for task in asking] == [200] * len(READS) + [201, 201]

@@ -1,4 +1,4 @@
-"""ASGI middleware that bounds what the reads of one caller cost the others."""
+"""ASGI middleware that bounds what the requests of one caller cost the others."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.api.caller_turns import find_turns
 from rem.api.errors import http_status, make_error_response
+from rem.auth.access import CHAT_PATHS, READING_POSTS
 from rem.mcp.http import MCP_PATH
 from rem.query.read_time import to_timeout_error
 
 LIMITED_PREFIX = "/api/v1/"
+LONG_PATHS = (*CHAT_PATHS, MCP_PATH, "/api/v1/query", "/api/v1/embeddings", "/api/v1/files")
+LONG_ENDINGS = ("/run", "/decision", "/actions")
+"""POSTs that wait for a model or a worker. They take their turn, if at all, when they use the database."""
 
 
-class ReadLimitMiddleware:
-    """Lets each GET of the API wait for a turn of its caller, and ends it after `max_seconds` or without its client.
+class CallerLimitMiddleware:
+    """Lets each request of the API wait for a turn of its caller, except those that wait for a model.
 
-    The time is that until the answer begins. MCP is not limited: a GET is a stream of events there.
+    It ends a request that only reads after `max_seconds`, if its answer has not begun, and when its client disconnects.
     """
 
     def __init__(self, app: ASGIApp, max_seconds: float) -> None:
@@ -27,8 +31,12 @@ class ReadLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if not _is_limited(scope):
+        if not _takes_turn(scope):
             await self._app(scope, receive, send)
+            return
+        if not _only_reads(scope):
+            async with find_turns(scope):
+                await self._app(scope, receive, send)
             return
         exchange = _Exchange(receive, send)
         work = asyncio.create_task(self._serve(scope, exchange))
@@ -85,8 +93,15 @@ class _Exchange:
         await self._send(message)
 
 
-def _is_limited(scope: Scope) -> bool:
-    if scope["type"] != "http" or scope["method"] != "GET":
+def _takes_turn(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] == "OPTIONS" or not scope["path"].startswith(LIMITED_PREFIX):
         return False
     path: str = scope["path"]
-    return path.startswith(LIMITED_PREFIX) and not path.startswith(MCP_PATH)
+    if scope["method"] == "GET":
+        # A GET of MCP is a stream of events.
+        return not path.startswith(MCP_PATH)
+    return not path.startswith(LONG_PATHS) and not path.endswith(LONG_ENDINGS)
+
+
+def _only_reads(scope: Scope) -> bool:
+    return scope["method"] == "GET" or scope["path"] in READING_POSTS
