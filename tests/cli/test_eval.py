@@ -155,6 +155,23 @@ def test_mistakes_are_found_before_a_case_runs(
     assert json.loads(output("eval", "list", "--json", settings=settings)) == []
 
 
+def test_folder_that_cannot_be_written_is_found_before_a_case_runs(
+    settings: dict[str, str], model: ScriptedModel, tmp_path: Path
+) -> None:
+    path = write_golden(tmp_path, CAPITALS)
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    options = ("--agent", "rem", "-e", "exact", "--name", "blocked", "--output", str(blocked / "results"))
+    run = rem("eval", "run", str(path), *options, settings=settings)
+    assert (run.returncode, model.requests) == (2, [])
+    assert f"{blocked / 'results'} cannot be written" in run.stderr
+    output("eval", "run", str(path), "--query", "LOOKUP", "-e", "exact", settings=settings)
+    report = rem("eval", "report", path.stem, "-o", str(tmp_path), settings=settings)
+    assert report.returncode == 2
+    assert f"{tmp_path} cannot be written" in report.stderr
+    assert "Traceback" not in run.stderr + report.stderr
+
+
 def start_run(settings: dict[str, str], *command: str) -> subprocess.Popen[str]:
     arguments = [str(REM), "eval", *command, "--concurrency", str(IN_FLIGHT)]
     return subprocess.Popen(

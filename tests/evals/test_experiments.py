@@ -100,6 +100,16 @@ async def test_broken_function_turns_an_experiment_red(rem_without_embedder: Rem
     assert len(compare(bad, good).newly_passed) == 3
 
 
+async def test_smaller_difference_of_numbers_is_no_regression(rem_without_embedder: Rem) -> None:
+    text = "description: x\njson_schema_extra: {kind: evaluator, name: close, evaluation: {method: numeric}}"
+    cases = golden(("one", 1), ("two", 2), name="numbers")
+    evaluators = [Evaluator(parse_agent(text, ""))]
+    far = await run(rem_without_embedder, FunctionTarget(lambda _: 10, "guess"), evaluators, cases)
+    near = await run(rem_without_embedder, FunctionTarget(lambda _: 3, "guess"), evaluators, cases)
+    assert compare(far, near).regressions == []
+    assert [change.label for change in compare(near, far).regressions] == ["close.difference"]
+
+
 async def test_broken_query_turns_an_experiment_red(rem_without_embedder: Rem, agents: Agents) -> None:
     rem = rem_without_embedder
     await rem.store(ALICE).upsert(Resource(name="Paris", content="A city."))

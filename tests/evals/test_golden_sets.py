@@ -9,7 +9,13 @@ import pytest
 from rem.app import Rem
 from rem.context import Scope
 from rem.errors import InvalidInputError, NotFoundError
-from rem.evals.golden_sets import golden_from_feedback, golden_from_session, read_golden_set, write_golden_set
+from rem.evals.golden_sets import (
+    GoldenCase,
+    golden_from_feedback,
+    golden_from_session,
+    read_golden_set,
+    write_golden_set,
+)
 from rem.memory.message import NewMessage
 from rem.models import Feedback, Role
 
@@ -107,6 +113,11 @@ async def fill_session(rem: Rem, scope: Scope) -> tuple[str, list[str]]:
     messages = [NewMessage(role=Role(role), content=text) for role, text in texts]
     stored = await memory.append(session.id, messages)
     return str(session.id), [str(message.id) for message in stored]
+
+
+def test_unwritable_place_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        write_golden_set([GoldenCase(id="a", input="x")], tmp_path / "missing" / "golden.jsonl")
 
 
 async def test_session_becomes_cases_with_their_history(rem_without_embedder: Rem, tmp_path: Path) -> None:

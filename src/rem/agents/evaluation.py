@@ -27,6 +27,8 @@ SCORES_OF_METHOD: dict[str, tuple[str, ...]] = {
     "latency": ("seconds", PASS),
 }
 """The scores of the evaluators in code. Those of a judge are the properties of its rubric."""
+LOWER_IS_BETTER_OF_METHOD: dict[str, tuple[str, ...]] = {"numeric": ("difference",), "latency": ("seconds",)}
+"""The scores of the evaluators in code that should be low, besides those that an evaluator names."""
 _OPTIONS_OF_METHOD: dict[str, tuple[str, ...]] = {
     "judge": (),
     "exact": ("field", "ignore_case"),

@@ -57,9 +57,10 @@ def print_catalog(kind: str, scope: Scope, *, as_json: bool) -> None:
     if as_json:
         print_json([_entry_to_json(entry) for entry in entries])
         return
+    width = max((len(entry.name) for entry in entries), default=0)
     for entry in entries:
         if entry.schema is not None:
-            echo(f"{entry.name:<20} {entry.source}")
+            echo(f"{entry.name:<{width}}  {entry.source}")
             echo(f"    {entry.schema.summary}")
     for entry in entries:
         if entry.error is not None:

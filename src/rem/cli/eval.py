@@ -274,6 +274,7 @@ def report(
     tenant: TenantOption = "default",
 ) -> None:
     """Write the report of a run as an HTML file with plots. It needs no network and has no scripts."""
+    from rem.cli.output import explain_write_errors
     from rem.evals.experiment_report import compare, summarize_run
     from rem.evals.report_html import render_report
 
@@ -286,7 +287,8 @@ def report(
     stored, page = with_workbench(work, user, tenant)
     path = output or Path(f"{stored.name}-{stored.number}.html")
     # Control characters of outputs have no place in a page.
-    path.write_text(escape_control_characters(page), encoding="utf-8")
+    with explain_write_errors(path):
+        path.write_text(escape_control_characters(page), encoding="utf-8")
     echo(f"Wrote {path}.")
 
 

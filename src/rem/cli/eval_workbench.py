@@ -97,19 +97,22 @@ class Workbench:
         self, stored: ExperimentRun, target: Target | None, concurrency: int, output: Path | None, gates: Gates
     ) -> RunOutcome:
         """Work off the cases of a run, and write its files."""
-        from rem.cli.output import progress_bars, without_echo
+        from rem.cli.output import check_folder, explain_write_errors, progress_bars, without_echo
         from rem.evals.experiment_report import compare, summarize_run, write_results
         from rem.evals.experiments import RunOptions
 
+        folder = (
+            output or load_settings().rem_home / "experiments" / f"{stored.name}-{stored.number}-{stored.id.hex[:8]}"
+        )
+        # Before the cases: their outputs may have cost money.
+        check_folder(folder)
         with without_echo(), progress_bars("Running", "Judging", line_seconds=30) as (on_output, on_scores):
             options = RunOptions(concurrency, on_output=on_output, on_scores=on_scores)
             with _stop_on_interrupt(options, stored.label):
                 stored = await self.experiments.complete(stored, target, self.judge, options)
         cases = await self.experiments.store.load_cases(stored)
-        folder = (
-            output or load_settings().rem_home / "experiments" / f"{stored.name}-{stored.number}-{stored.id.hex[:8]}"
-        )
-        write_results(folder, stored, cases)
+        with explain_write_errors(folder):
+            write_results(folder, stored, cases)
         before = await self.load_baseline(stored, gates.baseline)
         comparison = None if before is None else compare(before, (stored, cases), tolerance=gates.tolerance)
         return RunOutcome(summarize_run(stored, cases), comparison, folder, options.stop.is_set())

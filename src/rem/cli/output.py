@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rem.cli.runtime import SHARED, get_default_user
 from rem.cli.terminal_text import JSON_ESCAPES, echo, escape_control_characters
+from rem.errors import InvalidInputError
 
 OnProgress: TypeAlias = Callable[[int, int | None], None]
 """Takes the number of things that are done, and how many there are, or None."""
@@ -28,6 +29,25 @@ COLUMN_GAP = 3
 MIN_LAST_COLUMN_WIDTH = 20
 MAX_WORD_CHARS = 30
 _LIST_MARKER = re.compile(r" *(?:[-*+]|\d{1,3}[.)])? +")
+
+
+@contextmanager
+def explain_write_errors(path: Path) -> Iterator[None]:
+    """Raise InvalidInputError instead of an error of the file system."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error.strerror}. Choose another place.") from error
+
+
+def check_folder(folder: Path) -> None:
+    """Make a folder if there is none. Raise InvalidInputError if no file can be written there."""
+    from tempfile import TemporaryFile
+
+    with explain_write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
 
 
 def print_json(data: Any) -> None:
@@ -140,6 +160,7 @@ class WrappingWriter:
         """Written with the next word: a broken line does not end with them."""
         self._line = ""
         self._is_code = False
+        self._is_empty = True
 
     def write(self, text: str) -> None:
         """Write the words of the text that are complete."""
@@ -156,9 +177,10 @@ class WrappingWriter:
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Write the last word, and end the line."""
+        """Write the last word, and end the line. Print nothing if nothing was written."""
         self._write_word()
-        self._write_raw(f"{self._spaces}\n")
+        if not self._is_empty:
+            self._write_raw(f"{self._spaces}\n")
         sys.stdout.flush()
 
     def _write_word(self) -> None:
@@ -181,6 +203,7 @@ class WrappingWriter:
 
     def _write_raw(self, text: str) -> None:
         self._line += text
+        self._is_empty = self._is_empty and not text
         sys.stdout.write(text)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -85,7 +86,11 @@ def _print_stacked(console: Console, columns: Sequence[str], cells: Sequence[Seq
             for column, value in fields.items()
             if value
         ]
-        console.print(Text("  ".join([name, *details])), soft_wrap=True)
+        head = Text("  ".join([name, *details]))
+        if cell_len(head.plain) > console.width:
+            # A key that fills the line would break the date behind it.
+            head = Text("\n".join([name, INDENT + "  ".join(details)]))
+        console.print(head, soft_wrap=True)
         for line in Text(text).wrap(console, console.width - len(INDENT)) if text else ():
             console.print(Text(f"{INDENT}{line.plain.rstrip()}"), soft_wrap=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from rem.agents.evaluation import PASS
+from rem.agents.evaluation import LOWER_IS_BETTER_OF_METHOD, PASS
 from rem.evals.experiment_store import ExperimentRun, StoredCase
 from rem.evals.report import mean, percentile
 
@@ -220,7 +220,11 @@ def _compute_scores(run: ExperimentRun, cases: Sequence[StoredCase]) -> list[Sco
     figures = []
     for evaluator in run.evaluators:
         extra = evaluator["json_schema_extra"]
-        lower = extra.get("evaluation", {}).get("lower_is_better", [])
+        evaluation = extra.get("evaluation", {})
+        lower = (
+            *evaluation.get("lower_is_better", ()),
+            *LOWER_IS_BETTER_OF_METHOD.get(evaluation.get("method", ""), ()),
+        )
         for score in _list_scores(extra["name"], cases):
             values = list_values(cases, extra["name"], score)
             average = mean(values) or 0.0

@@ -137,6 +137,8 @@ def write_golden_set(cases: Sequence[GoldenCase], path: Path) -> None:
             file.write(text)
     except FileExistsError as error:
         raise InvalidInputError(f"{path} exists: choose another name, or remove it first.") from error
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error.strerror}. Choose another place.") from error
 
 
 def format_jsonl(cases: Iterable[GoldenCase]) -> str:

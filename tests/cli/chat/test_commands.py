@@ -34,7 +34,7 @@ def test_every_command_fits_the_terminal(scripted: dict[str, str], tmp_path: Pat
         ("/history", "message 1."),
         ("/search Albatross", "Albatross"),
         ("/query LOOKUP nothing-here", "No rows."),
-        ("/memory", "No rows."),
+        ("/memory", "There are no moments yet"),
         ("/memory where is the boat", "Albatross"),
         ("/profile", "There is no profile yet"),
         ("/agent", "* rem"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -135,3 +138,77 @@ def test_wrong_key_and_absent_server_are_explained(scripted: dict[str, str]) -> 
     assert gone.returncode == 1
     assert "does not answer" in gone.stderr
     assert "Traceback" not in refused.stderr + gone.stderr
+
+
+@contextmanager
+def _serve(pages: dict[str, bytes | None]) -> Iterator[str]:
+    """Serve a page for each end of a path; None is a page that does not end. Yield the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            content = next((page for end, page in pages.items() if self.path.endswith(end)), b"{}")
+            self.send_response(200)
+            self.end_headers()
+            try:
+                while content is None:
+                    self.wfile.write(b"x" * 2**20)
+                self.wfile.write(content)
+            except OSError:
+                pass  # The client has left.
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
+        def log_message(self, format: str, *values: Any) -> None:  # noqa: A002  # the name of the base class
+            """Print nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+MODELS = b'{"data": [{"id": "rem"}]}'
+
+
+@pytest.mark.parametrize(
+    ("pages", "words"),
+    [
+        ({"models": b"<html>Welcome</html>"}, "is this the address of a REM server?"),
+        ({"models": b'{"data": 5}'}, "is this the address of a REM server?"),
+        ({"models": None}, "more than 64 MB"),
+        ({"models": MODELS, "completions": b"data: {oops\n\n"}, "does not understand"),
+        ({"models": MODELS, "completions": b"data: [1]\n\n"}, "does not understand"),
+        ({"models": MODELS, "completions": b'data: {"choices": [{"delta": {"content": [1]}}]}\n\n'}, "not understand"),
+        ({"models": MODELS, "completions": b"event: metadata\ndata: null\n\n"}, "does not understand"),
+        ({"models": MODELS, "completions": b"data: \xff\xfe\n\n"}, "does not understand"),
+        ({"models": MODELS, "completions": None}, "more than 64 MB"),
+    ],
+)
+def test_server_that_is_no_rem_server_is_explained(pages: dict[str, bytes | None], words: str) -> None:
+    with _serve(pages) as address:
+        asked = rem("ask", "hello", "--url", address, settings={})
+    assert asked.returncode == 1
+    assert words in asked.stderr
+    assert "Traceback" not in asked.stderr
+
+
+def test_chat_survives_senseless_answers_to_commands() -> None:
+    with _serve({"models": MODELS, "sessions?limit=15": b'{"data": [{"id": 5}]}'}) as address:
+        chat = rem("chat", "--url", address, settings={}, stdin="/sessions\n/profile\n/agent\n/help\n")
+    assert chat.returncode == 1
+    assert chat.stderr.count("does not understand") == 3
+    assert "/feedback" in chat.stdout
+
+
+def test_misspelt_query_is_explained_and_not_searched(dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "REM_USER": "zoe@example.com"}
+    chat = rem("chat", settings=settings, stdin="/query SELEC name FROM resources\n")
+    assert chat.returncode == 1
+    assert "Did you mean: SELECT name FROM resources" in chat.stderr

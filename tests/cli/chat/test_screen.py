@@ -79,3 +79,28 @@ def test_slow_call_is_printed_once() -> None:
     assert "· rem: search_rem(query='bike')" in shown
     assert "Running search_rem" not in shown
     assert "· [1/2] Reading bike.md" in shown
+
+
+def test_lists_and_tables_have_no_empty_lines_around_them() -> None:
+    screen, file = _open_screen()
+    screen.markdown("1. Albatross\n2. Heron")
+    screen.markdown("| boat | length |\n| --- | --- |\n| Heron | 7 m |")
+    lines = [line.strip() for line in file.getvalue().splitlines()]
+    assert lines[:3] == ["1 Albatross", "2 Heron", "boat   length"]
+    assert lines[-1] == "Heron  7 m"
+
+
+def test_finished_block_is_not_drawn_again_below_itself() -> None:
+    screen, file = _open_screen()
+    screen.begin()
+    view = screen._view
+    assert view is not None
+    with screen.console.printing:
+        # No other thread draws meanwhile: what is printed now is exactly what a reader sees until the next refresh.
+        screen.show(TextEvent(content="The first"))
+        view.draw()
+        before = len(file.getvalue())
+        screen.show(TextEvent(content=" boat.\n\n"))
+        printed = file.getvalue()[before:]
+    screen.end()
+    assert printed.count("The first") == 1

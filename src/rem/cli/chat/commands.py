@@ -14,6 +14,7 @@ from rem.cli.chat.screen import Screen
 from rem.cli.output import shorten
 from rem.errors import InvalidInputError, RemError
 from rem.memory.message import NOTE_TOOLS
+from rem.query.result import QueryResult
 from rem.text import did_you_mean
 
 MAX_LISTED_SESSIONS = 15
@@ -199,25 +200,31 @@ async def _choose_model(call: CommandCall) -> None:
 
 
 async def _show_memory(call: CommandCall) -> None:
-    await _show_query(call, call.argument or "SQL moments ORDER BY starts_timestamp DESC LIMIT 10")
+    if call.argument:
+        _show_result(call, await call.connection.ask_memory(call.argument))
+        return
+    result = await call.connection.query("SQL moments ORDER BY starts_timestamp DESC LIMIT 10")
+    if result.results:
+        _show_result(call, result)
+    else:
+        call.screen.say("There are no moments yet: dreaming makes them of what you say (`rem dreaming full`).")
 
 
 async def _search(call: CommandCall) -> None:
     if not call.argument:
         raise InvalidInputError("Name what to look for: /search WORDS.")
-    await _show_query(call, f"SEARCH {json.dumps(call.argument, ensure_ascii=False)}")
+    _show_result(call, await call.connection.query(f"SEARCH {json.dumps(call.argument, ensure_ascii=False)}"))
 
 
 async def _query(call: CommandCall) -> None:
     if not call.argument:
         raise InvalidInputError('Write a query: /query LOOKUP "sarah-chen".')
-    await _show_query(call, call.argument)
+    _show_result(call, await call.connection.query(call.argument))
 
 
-async def _show_query(call: CommandCall, text: str) -> None:
+def _show_result(call: CommandCall, result: QueryResult) -> None:
     from rem.cli.query_table import print_rows
 
-    result = await call.connection.query(text)
     if result.results:
         print_rows(result)
     else:
@@ -274,6 +281,8 @@ def _write_private(path: Path, text: str) -> None:
         path = path.expanduser()
         path.touch(mode=0o600, exist_ok=False)
         path.write_text(text, encoding="utf-8")
+    except FileExistsError as error:
+        raise InvalidInputError(f"{path} exists: choose another name, or remove it first.") from error
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from error
 

@@ -62,7 +62,10 @@ class ChatConnection(Protocol):
         """Store a message and yield the events of the answer. Closing the generator stops the answer."""
 
     async def query(self, text: str) -> QueryResult:
-        """Run a query, in REM's query language or in plain words."""
+        """Run a query in REM's query language."""
+
+    async def ask_memory(self, question: str) -> QueryResult:
+        """Return what the memory says to a question in plain words."""
 
     async def load_profile(self) -> dict[str, Any] | None:
         """Return the user's row in `users`, or None."""

@@ -13,7 +13,7 @@ from rem.app import Rem
 from rem.cli.chat.connection import MessageLine, NamedChoice, OutgoingMessage, SessionLine
 from rem.cli.runtime import print_to_stderr
 from rem.context import AgentContext
-from rem.errors import NotFoundError, QuerySyntaxError
+from rem.errors import NotFoundError
 from rem.models import Feedback, Message
 from rem.settings import Settings
 
@@ -64,13 +64,12 @@ class LocalConnection:
                 yield event
 
     async def query(self, text: str) -> QueryResult:
-        """Run a query, in REM's query language or in plain words."""
-        from rem.query.language.parser import parse_query
+        """Run a query in REM's query language."""
+        return await self._rem.query(text, user=self._context.scope)
 
-        try:
-            return await self._rem.query(parse_query(text), user=self._context.scope)
-        except QuerySyntaxError:
-            return await self._rem.ask(text, user=self._context.scope)
+    async def ask_memory(self, question: str) -> QueryResult:
+        """Return what the memory says to a question in plain words."""
+        return await self._rem.ask(question, user=self._context.scope)
 
     async def load_profile(self) -> dict[str, Any] | None:
         """Return the user's row in `users`, or None."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx2 as httpx
@@ -24,9 +25,12 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 """A server sends a ping every 15 seconds, so a longer silence means that it is gone."""
 MAX_PAGE_ROWS = 500
+MAX_RESPONSE_BYTES = 64 * 2**20
+"""A response or an answer that is longer does not end, or comes from something else than REM."""
 DONE = "[DONE]"
 """The last line of a stream."""
 _NAMED_EVENTS: TypeAdapter[NamedEvent] = TypeAdapter(NamedEvent)
+Value = TypeVar("Value")
 
 
 class ServerError(RemError):
@@ -83,7 +87,7 @@ class RemoteConnection:
                 is_complete = False
                 async for name, data in _read_events(response):
                     is_complete = data == DONE
-                    event = _to_event(name, data)
+                    event = _understand(partial(_to_event, name, data))
                     if event is not None:
                         yield event
                 if not is_complete:
@@ -92,38 +96,33 @@ class RemoteConnection:
                 await response.aclose()
 
     async def query(self, text: str) -> QueryResult:
-        """Run a query, in REM's query language or in plain words."""
-        from rem.errors import QuerySyntaxError
-        from rem.query.language.parser import parse_query
+        """Run a query in REM's query language."""
+        return await self._load("POST", "query", _to_result, {"query": text, "mode": "rem-dialect"})
 
-        try:
-            parse_query(text)
-            mode = "rem-dialect"
-        except QuerySyntaxError:
-            mode = "natural-language"
-        found = await self._request("POST", "query", {"query": text, "mode": mode})
-        return QueryResult(found["query_type"], found["results"], tuple(found.get("notes") or ()))
+    async def ask_memory(self, question: str) -> QueryResult:
+        """Return what the memory says to a question in plain words."""
+        return await self._load("POST", "query", _to_result, {"query": question, "mode": "natural-language"})
 
     async def load_profile(self) -> dict[str, Any] | None:
         """Return the user's row in `users`, or None."""
-        caller = await self._request("GET", str(self._client.base_url).removesuffix("v1/") + "auth/me")
-        for name in filter(None, (caller["email"], self._user, caller["id"])):
-            found = await self._request("POST", "query", {"query": f"LOOKUP {json.dumps(f'users/{name}')}"})
-            for row in found["results"]:
+        address = str(self._client.base_url).removesuffix("v1/") + "auth/me"
+        user_id, email = await self._load("GET", address, lambda caller: (caller["id"], caller["email"]))
+        for name in filter(None, (email, self._user, user_id)):
+            found = await self.query(f"LOOKUP {json.dumps(f'users/{name}')}")
+            for row in found.results:
                 # Rows that others wrote about the user are not the profile.
-                if row["record"].get("user_id") == caller["id"]:
+                if row["record"].get("user_id") == user_id:
                     return dict(row["record"])
         return None
 
     async def list_sessions(self, limit: int) -> Sequence[SessionLine]:
         """Return the user's sessions, the most recently used first."""
-        page = await self._request("GET", f"sessions?limit={limit}")
-        return [_to_session(row) for row in page["data"]]
+        return await self._load("GET", f"sessions?limit={limit}", _read_page(_to_session))
 
     async def find_session(self, name: str) -> SessionLine:
         """Return a session by its id or name. Raise NotFoundError if there is none."""
         try:
-            return _to_session(await self._request("GET", f"sessions/{quote(name, safe='')}"))
+            return await self._load("GET", f"sessions/{quote(name, safe='')}", _to_session)
         except NotFoundError as error:
             raise NotFoundError(f"There is no session {name!r}: /sessions lists yours.") from error
 
@@ -132,52 +131,58 @@ class RemoteConnection:
         lines: list[MessageLine] = []
         after = -1
         while True:
-            page = await self._request("GET", f"sessions/{session}/messages?limit={MAX_PAGE_ROWS}&after={after}")
-            rows = page["data"]
-            lines += [_to_message(row) for row in rows]
-            if len(rows) < MAX_PAGE_ROWS:
+            path = f"sessions/{session}/messages?limit={MAX_PAGE_ROWS}&after={after}"
+            page = await self._load("GET", path, _read_page(lambda row: (_to_message(row), int(row["message_index"]))))
+            lines += [line for line, _ in page]
+            if len(page) < MAX_PAGE_ROWS:
                 return lines
-            after = rows[-1]["message_index"]
+            after = page[-1][1]
 
     async def rename_session(self, session: str, name: str) -> None:
         """Give a session a name."""
-        await self._request("PATCH", f"sessions/{session}", {"name": name})
+        await self._load("PATCH", f"sessions/{session}", _ignore, {"name": name})
 
     async def start_over(self, session: str) -> int:
         """Leave the messages so far out of what models are given. Return how many they are."""
-        return int((await self._request("POST", f"sessions/{session}/start-over"))["left_out"])
+        return await self._load("POST", f"sessions/{session}/start-over", lambda left: int(left["left_out"]))
 
     async def delete_session(self, session: str) -> None:
         """Delete a session with its messages."""
-        await self._request("DELETE", f"sessions/{session}")
+        await self._load("DELETE", f"sessions/{session}", _ignore)
 
     async def rate(self, message_key: str, rating: int, comment: str | None) -> None:
         """Store a rating of an answer."""
         body = {"message_id": message_key, "rating": rating} | ({"comment": comment} if comment else {})
-        await self._request("POST", "feedback", body)
+        await self._load("POST", "feedback", _ignore, body)
 
     async def list_agents(self) -> Sequence[NamedChoice]:
         """Return the agents that the user can talk to."""
-        page = await self._request("GET", "agents")
-        return [NamedChoice(row["name"], row.get("description") or "") for row in page["data"]]
+        return await self._load(
+            "GET", "agents", _read_page(lambda row: NamedChoice(row["name"], row.get("description") or ""))
+        )
 
     async def list_models(self) -> Sequence[NamedChoice]:
         """Return the models that can answer."""
-        page = await self._request("GET", "models")
-        return [NamedChoice(row["id"], row.get("description") or "") for row in page["data"]]
+        return await self._load(
+            "GET", "models", _read_page(lambda row: NamedChoice(row["id"], row.get("description") or ""))
+        )
 
     async def check_model(self, name: str) -> None:
         """Accept every name: the server checks it when it answers."""
 
     def describe(self) -> str:
         """Return where the memory is, for the first line of the chat."""
-        return f"the server at {self._client.base_url.host}"
+        return f"the server at {self._client.base_url.netloc.decode()}"
 
-    async def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    async def _load(
+        self, method: str, path: str, read: Callable[[Any], Value], body: Mapping[str, Any] | None = None
+    ) -> Value:
+        """Send a request, and return what `read` makes of the JSON of the response."""
         with _name_server(self._client):
-            response = await self._client.request(method, path, json=body)
-            await _check(response)
-        return response.json() if response.content else None
+            async with self._client.stream(method, path, json=body) as response:
+                await _check(response)
+                content = await _read_all(response)
+        return _understand(lambda: read(json.loads(content) if content else None))
 
 
 class _name_server:  # noqa: N801  # reads as a statement
@@ -200,9 +205,9 @@ async def _check(response: httpx.Response) -> None:
     """Raise an error with the server's own text if it refused the request."""
     if response.is_success:
         return
-    await response.aread()
+    content = await _read_all(response)
     try:
-        text = str(response.json()["error"]["message"])
+        text = str(json.loads(content)["error"]["message"])
     except (ValueError, KeyError, TypeError):
         text = f"The server answered with status {response.status_code}: is this the address of a REM server?"
     if response.status_code == 401:
@@ -212,10 +217,49 @@ async def _check(response: httpx.Response) -> None:
     raise NotFoundError(text) if response.status_code == 404 else ServerError(text)
 
 
+async def _read_all(response: httpx.Response) -> bytes:
+    """Return the content of a response. Raise ServerError if it does not end."""
+    content = bytearray()
+    async for part in response.aiter_bytes():
+        content += part
+        _check_size(len(content))
+    return bytes(content)
+
+
+async def _read_lines(response: httpx.Response) -> AsyncIterator[str]:
+    """Yield the lines of a stream. Raise ServerError if it does not end."""
+    size, rest = 0, bytearray()
+    async for part in response.aiter_bytes():
+        size += len(part)
+        _check_size(size)
+        rest += part
+        if b"\n" in part:
+            *lines, last = rest.split(b"\n")
+            rest = bytearray(last)
+            for line in lines:
+                yield line.decode(errors="replace").rstrip("\r")
+    yield rest.decode(errors="replace")
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_RESPONSE_BYTES:
+        raise ServerError(f"The server sends more than {MAX_RESPONSE_BYTES // 2**20} MB: is it a REM server?")
+
+
+def _understand(read: Callable[[], Value]) -> Value:
+    """Return what `read` makes of a response. Raise ServerError if it is not what a REM server sends."""
+    try:
+        return read()
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise ServerError(
+            "The server sent something that REM does not understand: is this the address of a REM server?"
+        ) from error
+
+
 async def _read_events(response: httpx.Response) -> AsyncIterator[tuple[str, str]]:
     """Yield the name and the data of each server-sent event. An event without a name is an OpenAI chunk."""
     name = ""
-    async for line in response.aiter_lines():
+    async for line in _read_lines(response):
         field, _, value = line.partition(": ")
         if field == "event":
             name = value
@@ -243,12 +287,25 @@ def _to_event(name: str, data: str) -> AnyEvent | None:
         return ErrorEvent(code="invalid_event", message=f"The server sent an event that is not understood: {error}")
 
 
+def _read_page(read: Callable[[Any], Value]) -> Callable[[Any], list[Value]]:
+    """Return a function that reads each row of a page."""
+    return lambda page: [read(row) for row in page["data"]]
+
+
+def _ignore(_response: Any) -> None:
+    """Read nothing of a response: its status says all."""
+
+
+def _to_result(found: Any) -> QueryResult:
+    return QueryResult(str(found["query_type"]), list(found["results"]), tuple(found.get("notes") or ()))
+
+
 def _to_session(row: Mapping[str, Any]) -> SessionLine:
     title = row.get("title") or row.get("name") or ""
     written_at = datetime.fromisoformat(row["updated_at"])
-    return SessionLine(row["id"], title, written_at, row["message_count"], row.get("name"))
+    return SessionLine(str(row["id"]), str(title), written_at, int(row["message_count"]), row.get("name"))
 
 
 def _to_message(row: Mapping[str, Any]) -> MessageLine:
     written_at = datetime.fromisoformat(row["created_at"])
-    return MessageLine(row["key"], row["role"], row["content"] or "", written_at, row.get("tool_name"))
+    return MessageLine(row["key"], row["role"], str(row["content"] or ""), written_at, row.get("tool_name"))

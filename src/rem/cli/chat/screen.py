@@ -129,7 +129,7 @@ class Screen:
         """Print a stored text."""
         self._finish_text()
         text = escape_control_characters(text)
-        self.console.print(_render_markdown(text) if self.is_terminal else Text(text))
+        self.console.print(MarkdownBlock(text) if self.is_terminal else Text(text))
 
     def list_lines(self, lines: Sequence[tuple[str, str]]) -> None:
         """Print pairs of a name and a description in two columns; on a narrow terminal, the description below."""
@@ -207,12 +207,8 @@ class AnswerView:
         self._running: dict[str, tuple[str, float]] = {}
         self._spinner = Spinner("dots", style="dim")
         self.is_thinking = False
-        self._live = Live(
-            console=console,
-            auto_refresh=False,
-            transient=True,
-            get_renderable=self._render,
-        )
+        # A view that is rendered anew each time: a print draws it again, and must not draw what it just printed.
+        self._live = Live(self, console=console, auto_refresh=False, transient=True)
         self._live.start()
         self._closed = threading.Event()
         self._drawing = threading.Thread(target=self._draw, name="answer view", daemon=True)
@@ -273,10 +269,13 @@ class AnswerView:
         if self._has_printed:
             self._console.print()
         self._has_printed = True
-        self._console.print(_render_markdown(text))
+        self._console.print(MarkdownBlock(text))
 
-    def _render(self) -> Group:
-        parts: list[RenderableType] = [_LastLines(self._rest)] if self._rest.strip() else []
+    def __rich__(self) -> Group:
+        """Return the unfinished block and the line below it."""
+        parts: list[RenderableType] = (
+            [MarkdownBlock(self._rest, self._console.height - 3)] if self._rest.strip() else []
+        )
         status = self._describe_state()
         if status:
             self._spinner.update(
@@ -294,23 +293,30 @@ class AnswerView:
         return "" if self._rest else f"waiting for the model {self.seconds:.0f} s"
 
 
-class _LastLines:
-    """The end of an unfinished block, as far as it fits the terminal: what is higher could not be drawn again."""
+class MarkdownBlock:
+    """A Markdown text without the empty lines that Rich prints around lists and tables.
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    With `max_lines` only its end is shown, as far as it fits the terminal: what is higher could not be drawn again.
+    """
+
+    def __init__(self, text: str, max_lines: int | None = None) -> None:
+        # Not every terminal can open the address behind a word: it is printed.
+        self._markdown = Markdown(text, hyperlinks=False)
+        self._max_lines = max_lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the last lines."""
-        lines = console.render_lines(_render_markdown(self._text), options.update(height=None), pad=False)
-        for line in lines[-max(console.height - 3, 1) :]:
+        """Render the lines."""
+        lines = console.render_lines(self._markdown, options.update(height=None), pad=False)
+        filled = [number for number, line in enumerate(lines) if any(map(_is_visible, line))]
+        lines = lines[filled[0] : filled[-1] + 1] if filled else []
+        for line in lines if self._max_lines is None else lines[-max(self._max_lines, 1) :]:
             yield from line
             yield Segment.line()
 
 
-def _render_markdown(text: str) -> Markdown:
-    # Not every terminal can open the address behind a word: it is printed.
-    return Markdown(text, hyperlinks=False)
+def _is_visible(segment: Segment) -> bool:
+    # Code has a background, also in its empty lines.
+    return bool(segment.text.strip()) or (segment.style is not None and segment.style.bgcolor is not None)
 
 
 def find_block_end(text: str) -> int:
