@@ -86,3 +86,9 @@ def test_every_public_name_can_be_imported() -> None:
         assert getattr(exported, "__name__", name) == name
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = rem.nothing
+
+
+def test_opening_rem_does_not_import_the_readers_of_files() -> None:
+    probe = "import sys, rem.app; print([name for name in sys.modules if name.startswith('rem.ingest')])"
+    loaded = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == "[]"

@@ -14,7 +14,6 @@ from rem.audit.log import AuditLog
 from rem.context import DEFAULT_TENANT, AgentContext, Scope, UserOrScope, resolve_user_id
 from rem.db.custom_types import TypePlan
 from rem.db.database import Database, Progress
-from rem.db.dump import dump
 from rem.db.load import LoadReport, RowProgress, load, read_files
 from rem.db.maintenance import MirrorReport, RebuildReport, check_mirrors, rebuild_mirrors
 from rem.db.sandbox import SqlSandbox
@@ -23,13 +22,6 @@ from rem.db.type_registry import TypeRegistry
 from rem.demo import DEMO_TENANT, RemovedWorkspace, count_sample_rows, read_workspace, remove_workspace
 from rem.embeddings import Embedder, keep_recorded_model, try_open_embedder
 from rem.errors import EmbeddingDisabledError, InvalidInputError, MemoryDisabledError
-from rem.ingest.ingester import Ingester, SaveAgent
-from rem.ingest.models import Form, IngestOptions, IngestReport
-from rem.ingest.pipeline import Index, OnFile, Pipeline
-from rem.ingest.runs import IngestRun, UndoReport, list_runs, undo_run
-from rem.ingest.sources.ignore_rules import ListingOptions
-from rem.ingest.sources.policy import UNRESTRICTED
-from rem.ingest.watcher import watch_folders
 from rem.memory.manager import MemoryManager
 from rem.memory.prune import prune_idle_sessions
 from rem.memory.remember import remember
@@ -62,6 +54,11 @@ if TYPE_CHECKING:
     from rem.forgetting.forget_plan import ForgetPlan
     from rem.forgetting.masking import StoredTexts
     from rem.forgetting.sweep import SweepReport
+    from rem.ingest.ingester import Ingester, SaveAgent
+    from rem.ingest.models import Form, IngestOptions, IngestReport
+    from rem.ingest.pipeline import Index, OnFile, Pipeline
+    from rem.ingest.runs import IngestRun, UndoReport
+    from rem.ingest.sources.ignore_rules import ListingOptions
 
 
 class Rem:
@@ -142,6 +139,8 @@ class Rem:
         A file that defines an agent becomes one if `save_agent` is given. The files are recorded as one run, which can
         be undone, if `run_id` is given.
         """
+        from rem.ingest.ingester import Ingester
+
         return Ingester(self.store(user, tenant=tenant), self._settings, save_agent=save_agent, run_id=run_id)
 
     async def ingest(
@@ -205,6 +204,8 @@ class Rem:
         Yield the report of the first run, and then one after each change. The options are those of `ingest`. A file
         that is removed from its folder is deleted with its chunks, and restored when it is there again.
         """
+        from rem.ingest.watcher import watch_folders
+
         scope = Scope.for_user(user, tenant)
         pipeline = self._pipeline(
             scope,
@@ -220,10 +221,14 @@ class Rem:
         self, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT, limit: int = 20
     ) -> list[IngestRun]:
         """Return the calls of `ingest` and `watch` that stored files, latest first."""
+        from rem.ingest.runs import list_runs
+
         return await list_runs(self.store(user, tenant=tenant), limit)
 
     async def undo_ingest(self, run: str, *, user: UserOrScope = None, tenant: str = DEFAULT_TENANT) -> UndoReport:
         """Erase the files that a run added and nobody has changed since. The report lists what stays."""
+        from rem.ingest.runs import undo_run
+
         return await undo_run(self.store(user, tenant=tenant), run)
 
     def _pipeline(
@@ -235,6 +240,9 @@ class Rem:
         *,
         is_dry_run: bool = False,
     ) -> Pipeline:
+        from rem.ingest.pipeline import Pipeline
+        from rem.ingest.sources.policy import UNRESTRICTED
+
         ingester = self.ingester(scope, save_agent=save_agent, run_id=uuid4())
         return Pipeline(ingester, UNRESTRICTED, self._settings.ingest, options, listing_options, is_dry_run)
 
@@ -561,6 +569,8 @@ class Rem:
         on_rows: Callable[[int], None] | None = None,
     ) -> int:
         """Write the rows of one user as YAML that `load` reads, and return their number."""
+        from rem.db.dump import dump
+
         return await dump(self.store(user, tenant=tenant), stream, with_deleted=with_deleted, on_rows=on_rows)
 
     async def rebuild_cache(self) -> RebuildReport:
@@ -575,12 +585,16 @@ class Rem:
 def _make_ingest_options(
     category: str | None, tags: Sequence[str] | None, form: Form | None, with_forgotten: bool
 ) -> IngestOptions:
+    from rem.ingest.models import IngestOptions
+
     if isinstance(tags, str):
         raise InvalidInputError(f"Tags are a list: write tags=[{tags!r}].")
     return IngestOptions(category, None if tags is None else tuple(tags), form, with_forgotten)
 
 
 def _make_listing_options(exclude: Sequence[str], ignore: bool, recursive: bool) -> ListingOptions:
+    from rem.ingest.sources.ignore_rules import ListingOptions
+
     if isinstance(exclude, str):
         raise InvalidInputError(f"The patterns to exclude are a list: write exclude=[{exclude!r}].")
     return ListingOptions(tuple(exclude), ignore, recursive)

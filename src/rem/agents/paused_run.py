@@ -19,7 +19,8 @@ ONE_AT_A_TIME = "The user is asked about one action at a time. Call this again i
 class PausedRun(BaseModel):
     """The state of a run that waits for a decision on one of its tool calls."""
 
-    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+    # Built when a run pauses: the validators of all kinds of messages take long, and each start would wait for them.
+    model_config = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64", defer_build=True)
 
     agent: str
     model: str

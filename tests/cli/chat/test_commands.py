@@ -12,7 +12,7 @@ from rem.cli.chat.commands import COMMANDS
 from tests.cli.chat.conftest import connect
 from tests.rem_command import output, rem
 from tests.scripted_model import ScriptedModel
-from tests.terminal import CTRL_C, CTRL_D, ENTER, TAB, Terminal
+from tests.terminal import CTRL_C, CTRL_D, ENTER, TAB, UP, Terminal
 
 PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
 LISTS = ("/help", "/sessions", "/agent", "/model")
@@ -153,6 +153,23 @@ def test_chat_works_without_colour(scripted: dict[str, str], settings: dict[str,
         terminal.type("/quit" + ENTER)
         assert terminal.wait_for_end() == 0
         assert not re.search(r"\x1b\[[0-9;]*(?:3[0-7]|9[0-7]|38;5)", terminal.raw)
+
+
+@pytest.mark.parametrize("place", ["local", "remote"])
+def test_up_brings_back_messages_of_earlier_sessions(scripted: dict[str, str], place: str) -> None:
+    rem("chat", settings=scripted, stdin="The oars are in the shed.\n")
+    with connect(scripted, place) as options, Terminal("chat", *options, settings=scripted) as terminal:
+        terminal.wait_for(">")
+        for _ in range(100):
+            # They are loaded while the user types.
+            terminal.type(UP)
+            try:
+                terminal.wait_for("The oars are in the shed.", seconds=0.5)
+                break
+            except AssertionError:
+                continue
+        terminal.type(ENTER)
+        terminal.wait_for("You said 'The oars are in the shed.', message 1.")
 
 
 def test_chat_without_a_user_says_who_finds_it_later(dsn: str) -> None:

@@ -55,7 +55,7 @@ def chat(
         async with _connect(url, api_key, context, user) as connection:
             state = ChatState(user, session, agent, model)
             screen = Screen()
-            conversation = Conversation(connection, screen, await _open_prompt(connection), state)
+            conversation = Conversation(connection, screen, _open_prompt(connection), state)
             if screen.is_terminal:
                 screen.note(f"Talking to {agent or 'rem'} with {connection.describe()}. /help lists the commands.")
             await conversation.run()
@@ -80,23 +80,31 @@ def _connect(
     return LocalConnection.open(context, get_settings())
 
 
-async def _open_prompt(connection: ChatConnection) -> Prompt:
+def _open_prompt(connection: ChatConnection) -> Prompt:
     from rem.cli.chat.prompt import PipedPrompt, TerminalPrompt
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return PipedPrompt()
     from rem.cli.chat.commands import complete_line
 
-    return TerminalPrompt(lambda line: complete_line(line, connection), await _load_earlier(connection))
+    return TerminalPrompt(lambda line: complete_line(line, connection), lambda: _load_earlier(connection))
 
 
 async def _load_earlier(connection: ChatConnection) -> list[str]:
-    """Return what the user wrote in the last sessions, oldest first, for the arrow keys."""
-    messages = [
-        message
-        for session in await connection.list_sessions(MAX_EARLIER_SESSIONS)
-        for message in await connection.list_messages(session.id)
-        if message.role == "user"
-    ]
+    """Return what the user wrote in the last sessions, oldest first, for the arrow keys; nothing after an error.
+
+    The next message meets the same error, and tells it.
+    """
+    from rem.errors import RemError
+
+    try:
+        messages = [
+            message
+            for session in await connection.list_sessions(MAX_EARLIER_SESSIONS)
+            for message in await connection.list_messages(session.id)
+            if message.role == "user"
+        ]
+    except RemError:
+        return []
     messages.sort(key=lambda message: message.created_at)
     return [message.content for message in messages[-MAX_EARLIER_MESSAGES:]]

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import CompleteEvent, Completer, Completion
     from prompt_toolkit.document import Document
+    from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
     from rem.cli.chat.connection import NamedChoice
 
 Complete: TypeAlias = Callable[[str], Awaitable[tuple[str, Sequence["NamedChoice"]]]]
 """Takes the line before the cursor, and returns its end that can be completed, and what that can become."""
+LoadEarlier: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
+"""Returns earlier messages, oldest first."""
 MAX_DESCRIPTION_CHARS = 60
 
 
@@ -45,14 +48,11 @@ class TerminalPrompt:
 
     is_interactive = True
 
-    def __init__(self, complete: Complete, earlier: Iterable[str]) -> None:
+    def __init__(self, complete: Complete, load_earlier: LoadEarlier) -> None:
         from prompt_toolkit import PromptSession
-        from prompt_toolkit.history import InMemoryHistory
 
-        # Earlier messages come from the memory and are kept nowhere else: what is forgotten there is forgotten here.
-        history = InMemoryHistory(list(earlier))
         self._session: PromptSession[str] = PromptSession(
-            history=history,
+            history=_make_history(load_earlier),
             completer=_make_completer(complete),
             complete_while_typing=False,
             multiline=True,
@@ -94,6 +94,28 @@ class PipedPrompt:
     async def ask(self, label: str, given: str = "") -> str | None:
         """Return the next line, or None at the end."""
         return await self.read()
+
+
+def _make_history(load_earlier: LoadEarlier) -> History:
+    from prompt_toolkit.history import InMemoryHistory
+
+    class EarlierMessages(InMemoryHistory):
+        """The messages of this chat, and earlier ones, which are loaded while the user types.
+
+        They come from the memory and are kept nowhere else: what is forgotten there is forgotten here.
+        """
+
+        async def load(self) -> AsyncGenerator[str]:
+            """Yield the messages, newest first."""
+            if not self._loaded:
+                earlier = await load_earlier()
+                # The first message of this chat may be stored already.
+                self._loaded_strings += [text for text in reversed(earlier) if text not in self._loaded_strings]
+                self._loaded = True
+            for text in self._loaded_strings:
+                yield text
+
+    return EarlierMessages()
 
 
 def _make_key_bindings() -> KeyBindings:
