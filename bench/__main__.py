@@ -29,6 +29,7 @@ from bench import (
     search,
     startup,
     traverse,
+    web,
 )
 from bench.measure import Result, print_progress
 from rem.db.embedded.server import EmbeddedServer
@@ -36,7 +37,7 @@ from rem.settings import Settings
 
 _NAMES = (
     *("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat", "jobs"),
-    *("reranker", "ingest", "dreaming", "http", "attacks", "encryption", "partitions"),
+    *("reranker", "ingest", "dreaming", "http", "attacks", "encryption", "partitions", "web"),
 )
 
 
@@ -110,6 +111,8 @@ async def _measure_background(name: str, home: Path, quick: bool) -> Result:
             return await partitions.run(settings, partitions.QUICK) if quick else await partitions.run(settings)
         case "http":
             return await http_lookup.run(home, 50) if quick else await http_lookup.run(home)
+        case "web":
+            return await web.run(home, 500, 200, 100) if quick else await web.run(home)
         case "attacks":
             return await attacks.run(home, attacks.QUICK) if quick else await attacks.run(home)
     return await startup.run(home)

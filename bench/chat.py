@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +13,7 @@ from uuid import UUID, uuid4
 import httpx2 as httpx
 
 from bench.measure import Call, Result, measure_in_turns, print_progress
+from bench.model_server import serve_model
 from bench.rem_server import serve_rem
 from rem import NewMessage, Rem, Role, Scope, Settings
 
@@ -37,7 +35,7 @@ TEXT = "What did we say about the plan for the harbour and the ferry? " * 2
 async def run(home: Path, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) -> Result:
     """Measure the time to the first word, words per second, and the cost of a turn in short and long sessions."""
     result = Result("chat")
-    with _model_server() as model:
+    with serve_model() as model:
         async with Rem.open(Settings(rem_home=home)) as rem:
             sessions = {size: await _store_session(rem, size) for size in {HISTORY_MESSAGES, *sizes}}
             print_progress("chat: indexing the messages ...")
@@ -205,15 +203,3 @@ async def _measure_growth(
     smallest, largest = min(sessions), max(sessions)
     growth = times[str(largest)] / times[str(smallest)]
     result.check(f"a turn with {largest:,} stored messages against one with {smallest}", growth, 1.2)
-
-
-@contextmanager
-def _model_server() -> Iterator[str]:
-    process = subprocess.Popen([sys.executable, "-m", "bench.model_server"], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-    finally:
-        process.terminate()
-        process.wait(10)
-        process.stdout.close()

@@ -1,11 +1,21 @@
-"""A language model without a thought of its own: `python -m bench.model_server` streams words as fast as it can."""
+"""A language model without a thought of its own: `python -m bench.model_server [FILE]`.
+
+It streams words as fast as it can. With a file, it streams the words of the file, 500 in a second.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 
+SECONDS_PER_WORD = 0.002
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
@@ -21,15 +31,25 @@ _WORD = _line({"content": "word "})
 _END = _line({}, "stop") + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
 
-async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _read_words(seed: int | None, text: str | None) -> AsyncIterator[bytes]:
+    if text is None:
+        for _ in range(seed or 1):
+            yield _WORD
+        return
+    for word in re.findall(r"\S+\s*", text):
+        yield _line({"content": word})
+        await asyncio.sleep(SECONDS_PER_WORD)
+
+
+async def _serve(text: str | None, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
             body = json.loads(await reader.readexactly(length))
             writer.write(_HEAD + _BEGIN)
-            for _ in range(int(body.get("seed") or 1)):
-                writer.write(_WORD)
+            async for word in _read_words(body.get("seed"), text):
+                writer.write(word)
                 await writer.drain()
             writer.write(_END)
             await writer.drain()
@@ -37,15 +57,29 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.close()
 
 
-async def main() -> None:
+async def main(text: str | None) -> None:
     """Listen on any port, and print which."""
-    server = await asyncio.start_server(_serve, "127.0.0.1", 0, limit=2**24)
+    server = await asyncio.start_server(partial(_serve, text), "127.0.0.1", 0, limit=2**24)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
 
+@contextmanager
+def serve_model(text_file: Path | None = None) -> Iterator[str]:
+    """Run the model in a process of its own, and yield its address. With a file, it answers with its text."""
+    command = [sys.executable, "-m", "bench.model_server", *([str(text_file)] if text_file else [])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
+    finally:
+        process.terminate()
+        process.wait(10)
+        process.stdout.close()
+
+
 if __name__ == "__main__":
     try:
-        asyncio.run(main())
+        asyncio.run(main(Path(sys.argv[1]).read_text(encoding="utf-8") if sys.argv[1:] else None))
     except KeyboardInterrupt:
         sys.exit(0)

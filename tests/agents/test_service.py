@@ -12,16 +12,18 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from rem.agents.answer_stream import AnswerStream
+from rem.agents.answer_stream import MAX_REASONING_CHARS, AnswerStream, Transcript
 from rem.agents.chat import AgentRequest, ClientMessage
 from rem.agents.local.model import LOCAL_MODEL
 from rem.app import Rem
 from rem.context import AgentContext, Scope
 from rem.errors import InvalidInputError, ModelError, RunLimitError
-from rem.models import Resource, User
+from rem.events import ReasoningEvent, TextEvent
+from rem.memory.message import REASONING
+from rem.models import Message, Resource, User
 from rem.settings import Settings
 from tests.agents.running_agents import agents_with, make_request
-from tests.scripted_model import Call, Pause, ScriptedModel, Step, has_result, instructions, last_text
+from tests.scripted_model import Call, Pause, Raw, ScriptedModel, Step, has_result, instructions, last_text
 
 _LONG = "We talked about the harbour, the ferry and the price of tickets. " * 8
 
@@ -351,3 +353,40 @@ async def test_session_of_an_evaluation_stays_out_of_memory(
     await rem.dreamer().dream(Scope(user_id="alice"))
     for table in ("moments", "ontologies", "statements", "passages"):
         assert await sql.fetchval(f"SELECT count(*) FROM {table}") == 0, table
+
+
+async def test_stored_answer_has_reasoning_and_the_keys_of_results_without_their_texts(
+    rem: Rem, settings: Settings, model: ScriptedModel
+) -> None:
+    await rem.store("alice").upsert(Resource(name="Boat", content="The boat is called Albatross."))
+    call = Call("search_rem", {"query": 'LOOKUP "boat"'})
+    thought = Raw(
+        b'data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,'
+        b'"delta":{"reasoning_content":"The memory knows boats."},"finish_reason":null}]}\n\n'
+    )
+    model.script = lambda body: ["It is in the memory."] if has_result(body) else [thought, call]
+    session = uuid4()
+    async with agents_with(settings, model) as agents:
+        await agents.run(make_request("What is my boat called?", session))
+        await agents.run(make_request("Thanks.", session))
+    messages = sorted(await rem.store("alice").find(Message), key=lambda message: message.message_index)
+    reasoning, searched = messages[1:3]
+    assert (reasoning.tool_name, reasoning.content) == (REASONING, "The memory knows boats.")
+    assert searched.metadata["outcome"] == {"status": "completed", "count": 1, "keys": ["boat"]}
+    assert "Albatross" not in repr([message.model_dump() for message in messages])
+    # The model gets the call again, but not what it thought.
+    next_turn = model.requests[2]["messages"]
+    assert [message["role"] for message in next_turn][-5:] == ["user", "assistant", "tool", "assistant", "user"]
+    assert "knows boats" not in repr(next_turn)
+
+
+async def test_reasoning_that_led_to_no_answer_is_not_stored_and_long_reasoning_is_cut() -> None:
+    transcript = Transcript()
+    transcript.add(ReasoningEvent(content="a" * MAX_REASONING_CHARS, step=1))
+    transcript.add(ReasoningEvent(content="b", step=2))
+    assert transcript.to_messages("rem", "m") == []
+    transcript.add(ReasoningEvent(content="c", step=1))
+    transcript.add(TextEvent(content="Yes."))
+    thought, answer = transcript.to_messages("rem", "m")
+    assert thought.content == "a" * MAX_REASONING_CHARS + "…"
+    assert answer.content == "Yes."

@@ -14,7 +14,7 @@ from rem.approvals.approvals import MAX_PENDING
 from rem.db.store import Store
 from rem.errors import ConflictError, InvalidInputError, NotFoundError, RemError
 from rem.forgetting.change_requests import MAX_ROWS, ChangeReport, replace_sentences
-from rem.memory.message import NewMessage
+from rem.memory.message import REASONING, NewMessage
 from rem.models import Approval, Message, Moment, Resource, Role, ToolGap
 from rem.tools.consent import describe_question
 from tests.forgetting.text_traces import find_traces
@@ -64,6 +64,20 @@ async def test_answers_are_listed_if_nothing_else_has_the_words(rem: Rem, alice:
     assert "(REM's answer)" in request.preview
     await rem.changes(_ALICE).confirm(request.code, by="test")
     assert await list_texts(alice) == set()
+
+
+async def test_reasoning_that_repeats_a_forgotten_text_is_erased_in_any_session(
+    rem: Rem, alice: Store, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await say(rem, f"My code word for the boat is {_SECRET}.")
+    other = await say(rem, "Good morning.")
+    thoughts = [f"The code word for their boat was {_SECRET}.", "Nothing is to be done."]
+    messages = [NewMessage(role=Role.TOOL, tool_name=REASONING, content=thought) for thought in thoughts]
+    await rem.memory(_ALICE).append(other, messages)
+    request = await rem.changes(_ALICE).request_forget("my code word")
+    await rem.changes(_ALICE).confirm(request.code, by="test")
+    assert await list_texts(alice) == {"Good morning.", "Nothing is to be done."}
+    assert await find_traces(sql, _SECRET) == {}
 
 
 async def test_a_late_confirmation_erases_no_other_answers(

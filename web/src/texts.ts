@@ -180,7 +180,8 @@ export const texts = {
     callRuns: "It is still running.",
     callFailed: "failed",
     callNothing: "Nothing",
-    callNotStored: "Results of tools are not kept. What matters is in the answer.",
+    callFound: (count: number) => (count === 0 ? "Nothing was found." : count === 1 ? "One row of the memory:" : `${count} rows of the memory:`),
+    callNotStored: "The result itself is not kept. What matters is in the answer.",
     tools: {
       search_rem: "Searched the memory",
       search: "Searched the memory",

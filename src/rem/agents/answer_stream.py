@@ -30,7 +30,7 @@ from rem.events import (
     ToolCallEvent,
 )
 from rem.memory.card_answers import CARDS_FIELD
-from rem.memory.message import NOTE_TOOLS, NewMessage
+from rem.memory.message import NOTE_TOOLS, OUTCOME_FIELD, REASONING, NewMessage
 from rem.models.message import Role
 
 if TYPE_CHECKING:
@@ -49,6 +49,10 @@ TOOL_GAP_FLAG = "tool_gap"
 """Flag in the last metadata event if the agent called a tool that it does not have."""
 NEEDS_APPROVAL_FLAG = "needs_approval"
 """Flag in the last metadata event if the answer waits for a decision of the user."""
+MAX_REASONING_CHARS = 20_000
+"""Length of the reasoning that is stored with an answer."""
+MAX_RESULT_KEYS = 20
+"""Number of rows that a stored tool call names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +172,7 @@ class AnswerStream:
 
     def _closing_events(self, is_stored: bool) -> Iterator[AnyEvent]:
         gaps = self._run.tool_gaps
-        states = {
-            NOT_REMEMBERED_FLAG: not is_stored,
-            TOOL_GAP_FLAG: gaps,
-            MASKED_FLAG: self._masked,
-            NEEDS_APPROVAL_FLAG: self.approval,
-        }
-        flags = [flag for flag, is_set in states.items() if is_set]
+        flags = [*([] if is_stored else [NOT_REMEMBERED_FLAG]), *self._list_flags()]
         extra: dict[str, Any] = {"tool_gaps": [gap.model_dump() for gap in gaps]} if gaps else {}
         if self._masked:
             extra["masked"] = self.masked
@@ -196,6 +194,10 @@ class AnswerStream:
         reason = "error" if self.error else "length" if self.finish_reason == "length" else "stop"
         yield DoneEvent(agent=self.agent, reason=reason)
 
+    def _list_flags(self) -> list[str]:
+        states = {TOOL_GAP_FLAG: self._run.tool_gaps, MASKED_FLAG: self._masked, NEEDS_APPROVAL_FLAG: self.approval}
+        return [flag for flag, is_set in states.items() if is_set]
+
     async def _store_answer(self, *, is_interrupted: bool = False) -> bool:
         """Store the answer and return whether that worked. A failure is logged, because the answer was already sent."""
         if self._target is None:
@@ -207,6 +209,8 @@ class AnswerStream:
             message.metadata.update(get_eval_metadata(self._target.is_eval))
         if is_interrupted and messages:
             messages[-1].metadata["interrupted"] = True
+        if messages and (flags := self._list_flags()):
+            messages[-1].metadata["flags"] = flags
         try:
             stored: Sequence[Any] = (
                 await self._target.memory.append(self._target.session_id, messages) if messages else ()
@@ -238,9 +242,9 @@ class Transcript:
 
     def __init__(self) -> None:
         self._text: list[str] = []
-        self._reasoning: list[str] = []
+        self._reasoning: dict[tuple[str | None, int], list[str]] = {}
         self._calls: dict[tuple[str | None, str], ToolCallEvent] = {}
-        self._results: dict[tuple[str | None, str], Any] = {}
+        self._ends: dict[tuple[str | None, str], ToolCallEvent] = {}
         self._cards: list[dict[str, Any]] = []
         self.confidence: float | None = None
 
@@ -250,11 +254,11 @@ class Transcript:
             case TextEvent():
                 self._text.append(event.content)
             case ReasoningEvent():
-                self._reasoning.append(event.content)
+                self._reasoning.setdefault((event.agent, event.step), []).append(event.content)
             case ToolCallEvent(status="started"):
                 self._calls[event.agent, event.tool_id] = event
             case ToolCallEvent():
-                self._results[event.agent, event.tool_id] = event.result
+                self._ends[event.agent, event.tool_id] = event
             case ActionRequestEvent():
                 self._cards.append(event.card.model_dump(mode="json", exclude_none=True))
             case MetadataEvent(confidence=float() as confidence):
@@ -268,19 +272,23 @@ class Transcript:
     @property
     def reasoning(self) -> str | None:
         """The reasoning of the model; None if there was none."""
-        return "".join(self._reasoning) or None
+        return "".join(part for parts in self._reasoning.values() for part in parts) or None
 
     @property
     def tool_calls(self) -> list[dict[str, Any]]:
         """The tool calls with their results."""
         return [
-            {"name": call.tool_name, "args": call.arguments or {}, "result": self._results.get(key)}
+            {"name": call.tool_name, "args": call.arguments or {}, "result": end.result if end else None}
             for key, call in self._calls.items()
+            for end in [self._ends.get(key)]
         ]
 
     def to_messages(self, agent: str, model: str) -> Sequence[NewMessage]:
-        """Return the messages to store: the tool calls without their results, then the text."""
-        messages = [_tool_call_to_message(call, agent, model) for call in self._calls.values()]
+        """Return the messages to store: the reasoning, the tool calls without their results, then the text.
+
+        Reasoning that led to nothing is not stored: nobody has seen an answer.
+        """
+        messages = [_tool_call_to_message(call, self._ends.get(key), agent, model) for key, call in self._calls.items()]
         if self.text.strip():
             # Excerpts of the memory must not be found beside their sources.
             metadata = {"agent": agent} | ({"searchable": False} if model == LOCAL_MODEL else {})
@@ -288,11 +296,30 @@ class Transcript:
         if messages and self._cards:
             # The user's answer to a card is checked against it.
             messages[-1].metadata[CARDS_FIELD] = self._cards
-        return messages
+        return [*self._reasoning_to_messages(agent, model), *messages] if messages else []
+
+    def _reasoning_to_messages(self, agent: str, model: str) -> Iterator[NewMessage]:
+        remaining = MAX_REASONING_CHARS
+        for (thinking_agent, step), parts in self._reasoning.items():
+            text = "".join(parts)
+            if not text.strip() or remaining <= 0:
+                continue
+            content = text if len(text) <= remaining else f"{text[:remaining]}…"
+            remaining -= len(text)
+            yield NewMessage(
+                role=Role.TOOL,
+                content=content,
+                tool_name=REASONING,
+                model=model,
+                # It takes no place in the history of the session.
+                token_count=0,
+                metadata={"agent": thinking_agent or agent, "step": step},
+            )
 
 
-def _tool_call_to_message(call: ToolCallEvent, agent: str, model: str) -> NewMessage:
+def _tool_call_to_message(call: ToolCallEvent, end: ToolCallEvent | None, agent: str, model: str) -> NewMessage:
     arguments = call.arguments or {}
+    outcome = {} if end is None else {OUTCOME_FIELD: _describe_outcome(end)}
     return NewMessage(
         role=Role.TOOL,
         content=orjson.dumps(arguments).decode() if call.tool_name in NOTE_TOOLS else "",
@@ -300,5 +327,14 @@ def _tool_call_to_message(call: ToolCallEvent, agent: str, model: str) -> NewMes
         tool_call_id=call.tool_id,
         tool_name=call.tool_name,
         model=model,
-        metadata={"tool_arguments": arguments, "agent": call.agent or agent},
+        metadata={"tool_arguments": arguments, "agent": call.agent or agent, **outcome},
     )
+
+
+def _describe_outcome(end: ToolCallEvent) -> dict[str, Any]:
+    """Return how a call ended, and the keys of the rows in its result. Their texts would outlive the rows."""
+    rows = end.result.get("results") if isinstance(end.result, dict) else None
+    if not isinstance(rows, list):
+        return {"status": end.status}
+    keys = [row["key"] for row in rows if isinstance(row, dict) and isinstance(row.get("key"), str)]
+    return {"status": end.status, "count": len(rows), "keys": list(dict.fromkeys(keys))[:MAX_RESULT_KEYS]}

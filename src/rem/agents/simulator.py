@@ -36,6 +36,15 @@ _THOUGHTS = (
 )
 _STEPS = ("Understanding the request", "Searching memory", "Writing the answer")
 _SOURCES = ["sarah-chen", "project-atlas", "decision-hybrid-search"]
+_NOTES: dict[str, Any] = {
+    "confidence": 0.95,
+    "sources": _SOURCES,
+    "references": ["project-atlas"],
+    "flags": ["simulated"],
+    "risk_level": "low",
+    "risk_score": 5,
+    "extra": {"topics": ["events", "markdown"]},
+}
 _WORDS = re.compile(r"\S+\s*")
 _ANSWER = """\
 ## A simulated answer
@@ -113,16 +122,7 @@ def _play_script(prompt: str) -> Iterator[AnyEvent]:
     for piece in _WORDS.findall(_ANSWER.format(prompt=prompt)):
         yield TextEvent(content=piece)
     yield _make_progress(3, "completed")
-    yield MetadataEvent(
-        confidence=0.95,
-        sources=_SOURCES,
-        references=["project-atlas"],
-        flags=["simulated"],
-        risk_level="low",
-        risk_score=5,
-        model_version="simulator",
-        extra={"topics": ["events", "markdown"]},
-    )
+    yield MetadataEvent.model_validate({**_NOTES, "model_version": "simulator"})
     yield ActionRequestEvent(card=_make_card())
 
 
@@ -136,15 +136,15 @@ def _play_tool_calls(prompt: str) -> Iterator[AnyEvent]:
     """Yield two tool calls, the second one started before the first has ended, as models do."""
     search, note = ("search_rem", "sim-call-1"), ("register_metadata", "sim-call-2")
     search_arguments = {"query": prompt, "mode": "natural-language"}
-    note_arguments = {"confidence": 0.95, "sources": _SOURCES}
-    search_result = {"status": "success", "query_type": "SEARCH", "count": len(_SOURCES)}
+    rows = [{"key": key} for key in _SOURCES]
+    search_result = {"status": "success", "query_type": "SEARCH", "results": rows, "count": len(rows)}
     yield ToolCallEvent(tool_name=search[0], tool_id=search[1], status="started", arguments=search_arguments)
-    yield ToolCallEvent(tool_name=note[0], tool_id=note[1], status="started", arguments=note_arguments)
+    yield ToolCallEvent(tool_name=note[0], tool_id=note[1], status="started", arguments=_NOTES)
     yield ToolCallEvent(
         tool_name=search[0], tool_id=search[1], status="completed", arguments=search_arguments, result=search_result
     )
     yield ToolCallEvent(
-        tool_name=note[0], tool_id=note[1], status="completed", arguments=note_arguments, result={"status": "success"}
+        tool_name=note[0], tool_id=note[1], status="completed", arguments=_NOTES, result={"status": "success"}
     )
 
 

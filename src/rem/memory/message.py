@@ -22,6 +22,10 @@ MAX_NESTED_VALUES = 50
 """Deeper JSON is stored as text."""
 NOTE_TOOLS = frozenset({"register_metadata", "action"})
 """Tools whose calls are notes of the agent. Notes are stored; the results of other tools are not."""
+REASONING = "reasoning"
+"""The `tool_name` of a message with reasoning of a model, which has no `tool_call_id`. Models do not get it again."""
+OUTCOME_FIELD = "outcome"
+"""Where the metadata of a tool call say how it ended: `status`, and the `keys` of the rows that it returned."""
 
 
 class NewMessage(BaseModel):

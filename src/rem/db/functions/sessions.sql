@@ -228,6 +228,8 @@ BEGIN
     ORDER BY r.message_index DESC LIMIT greatest(200, least(budget / 4, 20000))
   LOOP
     CONTINUE WHEN m.deleted_at IS NOT NULL OR m.expires_at <= now();
+    -- Models do not get their own reasoning again.
+    CONTINUE WHEN m.role = 'tool' AND m.tool_name = 'reasoning' AND m.tool_call_id IS NULL;
     EXIT WHEN has_start AND m.message_index <= summarized_to AND tokens >= enough_tokens;
     tokens := tokens + rem.rem_estimate_history_tokens(m.role, octet_length(m.content), m.token_count);
     is_start := m.role IN ('user', 'system');

@@ -30,8 +30,8 @@ WHERE CASE WHEN length(t.text) <= 50000 THEN to_tsvector($3::regconfig, t.title 
 ORDER BY t.happened_at DESC, t.id LIMIT $5
 
 -- name: repetitions
--- Return the owner's questions and REM's answers that repeat one of some texts ($4): they have most of its words, or one of its codes
--- and long numbers.
+-- Return the owner's questions and REM's answers, notes and reasoning that repeat one of some texts ($4): they have most of its words,
+-- or one of its codes and long numbers.
 WITH texts AS MATERIALIZED (
   SELECT array_length(w.words, 1) AS total, w.words,
          ARRAY(SELECT u.word FROM unnest(w.words) AS u (word) WHERE u.word ~ '[a-z].*\d|\d.*[a-z]|\d\d\d\d\d') AS codes
@@ -40,7 +40,7 @@ WITH texts AS MATERIALIZED (
   WHERE array_length(w.words, 1) > 0)
 SELECT m.id FROM rem.messages m
 CROSS JOIN LATERAL (SELECT tsvector_to_array(to_tsvector($3::regconfig, left(m.content, 50000))) AS words) w
-WHERE m.tenant_id = $1 AND m.user_id = $2 AND (m.role = 'assistant' OR (m.role = 'user' AND m.kind = 'question'))
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND (m.role IN ('assistant', 'tool') OR (m.role = 'user' AND m.kind = 'question'))
   AND EXISTS (
     SELECT FROM texts t
     WHERE t.codes && w.words
@@ -65,9 +65,9 @@ SELECT t.place::integer FROM unnest($3::text[]) WITH ORDINALITY AS t (text, plac
 WHERE to_tsvector($1::regconfig, left(t.text, 250000)) @@ plainto_tsquery($1::regconfig, $2) ORDER BY t.place
 
 -- name: own_answers
--- Return the owner's questions and REM's answers, whose texts are encrypted.
+-- Return the owner's questions and REM's answers, notes and reasoning, whose texts are encrypted.
 SELECT m.id, m.content FROM rem.messages m
-WHERE m.tenant_id = $1 AND m.user_id = $2 AND (m.role = 'assistant' OR (m.role = 'user' AND m.kind = 'question'))
+WHERE m.tenant_id = $1 AND m.user_id = $2 AND (m.role IN ('assistant', 'tool') OR (m.role = 'user' AND m.kind = 'question'))
   AND rem.rem_is_sealed(m.content)
 
 -- name: repeated_texts

@@ -5,6 +5,8 @@ import { Icon, type IconName } from "../../components/icon";
 import { Spinner } from "../../components/spinner";
 import { texts } from "../../texts";
 import styles from "./activity.module.css";
+import { Sources } from "./notes";
+import notes from "./notes.module.css";
 import { listVisibleCalls, type Answer, type Step, type ToolCall } from "./turns";
 
 const ASK_AGENT = "ask_agent";
@@ -109,17 +111,27 @@ function CallRow({ call, all, isRunning, depth }: { call: ToolCall; all: readonl
         </dd>
         <dt>{texts.chat.callResult}</dt>
         <dd>
-          {call.status === "running" ? (
-            texts.chat.callRuns
-          ) : call.status === "stored" ? (
-            texts.chat.callNotStored
-          ) : (
-            <pre tabIndex={0}>{format(call.result)}</pre>
-          )}
+          <Result call={call} />
         </dd>
       </dl>
     </Fold>
   );
+}
+
+/** Rows of the memory as what can be opened: they are shown as they are now. Any other result is shown while it is known. */
+function Result({ call }: { call: ToolCall }) {
+  if (call.status === "running") return texts.chat.callRuns;
+  if (call.found) {
+    return (
+      <>
+        <p className={styles.found}>{texts.chat.callFound(call.found.count)}</p>
+        <div className={notes.notes}>
+          <Sources keys={call.found.keys} />
+        </div>
+      </>
+    );
+  }
+  return call.result === undefined ? texts.chat.callNotStored : <pre tabIndex={0}>{format(call.result)}</pre>;
 }
 
 function describeTool(name: string): string {
@@ -137,8 +149,14 @@ const MAX_SHOWN_CHARS = 20_000;
 
 function format(value: unknown): string {
   if (value === undefined || value === null) return texts.chat.callNothing;
-  const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
+  const text = typeof value === "string" ? value : JSON.stringify(value, sortNames, 2);
   return text.length > MAX_SHOWN_CHARS ? `${text.slice(0, MAX_SHOWN_CHARS)}\n…` : text;
+}
+
+/** The database does not keep the order of names. */
+function sortNames(_name: string, value: unknown): unknown {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).sort(([first], [second]) => (first < second ? -1 : 1)));
 }
 
 interface FoldProps {

@@ -24,7 +24,6 @@ const RISK_TONES: Record<string, BadgeTone> = {
 };
 
 export function NoteBadges({ notes }: { notes: Notes }) {
-  const [opened, setOpened] = useState<string | null>(null);
   const [isExtraShown, setIsExtraShown] = useState(false);
   const { confidence, risk_level: risk, risk_score: score, extra } = notes;
   const flags = (notes.flags ?? []).filter((flag) => !HIDDEN_FLAGS.includes(flag));
@@ -44,22 +43,32 @@ export function NoteBadges({ notes }: { notes: Notes }) {
           {texts.chat.flags[flag] ?? flag.replaceAll("_", " ")}
         </Badge>
       ))}
-      {keys.map((key) => (
-        <Source key={key} source={key} onOpen={() => setOpened(key)} />
-      ))}
+      <Sources keys={keys} />
       {hasExtra && (
         <button type="button" className={styles.source} onClick={() => setIsExtraShown(true)}>
           <Icon name="info" size={14} />
           {texts.chat.extra}
         </button>
       )}
-      {opened !== null && <SourceDrawer source={opened} onClose={() => setOpened(null)} />}
       <Dialog isOpen={isExtraShown} onClose={() => setIsExtraShown(false)} title={texts.chat.extra}>
         <pre className={styles.extra} tabIndex={0}>
           {JSON.stringify(extra, null, 2)}
         </pre>
       </Dialog>
     </div>
+  );
+}
+
+/** Keys and addresses; a key opens beside the chat. */
+export function Sources({ keys }: { keys: readonly string[] }) {
+  const [opened, setOpened] = useState<string | null>(null);
+  return (
+    <>
+      {keys.map((key) => (
+        <Source key={key} source={key} onOpen={() => setOpened(key)} />
+      ))}
+      {opened !== null && <SourceDrawer source={opened} onClose={() => setOpened(null)} />}
+    </>
   );
 }
 
@@ -80,7 +89,7 @@ function Source({ source, onOpen }: { source: string; onOpen: () => void }) {
   );
 }
 
-interface Found {
+interface FoundRow {
   table: string;
   key: string;
   title: string;
@@ -88,7 +97,7 @@ interface Found {
 }
 
 /** The row of the memory with a key, as text. */
-async function lookUp(key: string, signal: AbortSignal): Promise<Found | null> {
+async function lookUp(key: string, signal: AbortSignal): Promise<FoundRow | null> {
   const query = `LOOKUP ${JSON.stringify(key)}`;
   const { results } = await call("POST /api/v1/query", { body: { query, limit: 1 }, signal });
   const [row] = results;

@@ -8,9 +8,18 @@ export interface ToolCall {
   /** The agent that called it. */
   agent: string | null;
   arguments: Record<string, unknown>;
-  /** `stored`: the server keeps the call, and not its result. */
+  /** `stored`: it did not end, or the server does not know how. */
   status: "running" | "completed" | "failed" | "stored";
+  /** The result, if the call ended while the page was open: the server does not keep it. */
   result?: unknown;
+  /** The rows of the memory that it returned; null if it returns none. */
+  found: Found | null;
+}
+
+export interface Found {
+  keys: string[];
+  /** How many rows there were; not all of them are named. */
+  count: number;
 }
 
 export interface Step {
@@ -72,6 +81,14 @@ export interface Turn {
   answer: Answer | null;
 }
 
+interface StoredOutcome {
+  status: "completed" | "failed";
+  keys?: string[];
+  count?: number;
+}
+
+/** The name of stored messages with the thoughts of a model. */
+const REASONING = "reasoning";
 const NOTE_TOOLS = ["register_metadata", "action"];
 
 export function emptyAnswer(state: AnswerState): Answer {
@@ -168,8 +185,19 @@ function addCall(calls: ToolCall[], event: ChatEvent & { type: "tool_call" }): T
     arguments: event.arguments ?? calls[place]?.arguments ?? {},
     status: event.status === "started" ? "running" : event.status,
     result: event.result,
+    found: listFound(event.result),
   };
   return place < 0 ? [...calls, call] : calls.with(place, call);
+}
+
+const MAX_FOUND_KEYS = 20;
+
+/** The rows in a result, as the server keeps them. */
+function listFound(result: unknown): Found | null {
+  const rows = (result as { results?: unknown } | null | undefined)?.results;
+  if (!Array.isArray(rows)) return null;
+  const keys = rows.map((row) => (row as { key?: unknown } | null)?.key).filter((key) => typeof key === "string");
+  return { keys: [...new Set(keys)].slice(0, MAX_FOUND_KEYS), count: rows.length };
 }
 
 function mergeNotes(old: Notes, added: Notes): Notes {
@@ -225,19 +253,27 @@ function addMessage(answer: Answer, message: MessageView): Answer {
   }));
   const next: Answer = { ...answer, cards: [...answer.cards, ...cards], messageId: message.id, model: message.model };
   if (metadata["interrupted"]) next.state = "stopped";
+  if (Array.isArray(metadata["flags"])) next.notes = mergeNotes(next.notes, { flags: metadata["flags"] as string[] });
   if (message.role !== "tool") {
     return { ...next, agent: (metadata["agent"] as string | undefined) ?? null, text: next.text + message.content };
   }
-  const given = (metadata["tool_arguments"] ?? {}) as Record<string, unknown>;
   const name = message.tool_name ?? "";
+  const agent = (metadata["agent"] as string | undefined) ?? null;
+  if (name === REASONING && message.tool_call_id === null) {
+    const step = typeof metadata["step"] === "number" ? metadata["step"] : next.thoughts.length + 1;
+    return { ...next, messageId: answer.messageId, thoughts: [...next.thoughts, { step, agent, content: message.content }] };
+  }
+  const given = (metadata["tool_arguments"] ?? {}) as Record<string, unknown>;
+  const outcome = metadata["outcome"] as StoredOutcome | undefined;
   next.calls = [
     ...next.calls,
     {
       id: message.tool_call_id ?? message.id,
       name,
-      agent: (metadata["agent"] as string | undefined) ?? null,
+      agent,
       arguments: given,
-      status: "stored",
+      status: outcome?.status ?? "stored",
+      found: outcome?.keys ? { keys: outcome.keys, count: outcome.count ?? outcome.keys.length } : null,
     },
   ];
   if (name === "register_metadata") next.notes = mergeNotes(next.notes, given as Notes);

@@ -27,9 +27,14 @@ export function placeNodes(graph: Graph, known: ReadonlyMap<string, Position>): 
 /** The nodes that hang on each node: those it reached first. */
 function listChildren(graph: Graph): Map<string, string[]> {
   const neighbours = new Map<string, string[]>();
+  const link = (from: string, to: string) => {
+    const known = neighbours.get(from);
+    if (known) known.push(to);
+    else neighbours.set(from, [to]);
+  };
   for (const { source, target } of graph.edges) {
-    neighbours.set(source, [...(neighbours.get(source) ?? []), target]);
-    neighbours.set(target, [...(neighbours.get(target) ?? []), source]);
+    link(source, target);
+    link(target, source);
   }
   const children = new Map<string, string[]>();
   const seen = new Set(graph.nodes.filter((node) => node.depth === 0).map((node) => node.id));
