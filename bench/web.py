@@ -40,7 +40,7 @@ _CHROMIUM_ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage
 _TASK = "ThreadControllerImpl::RunTask"
 _TRACED = ["toplevel", "disabled-by-default-devtools.timeline"]
 _CLOCK = """(text) => new Promise((done) => {
-  const look = () => document.body.innerText.includes(text) ? done(performance.now()) : requestAnimationFrame(look);
+  const look = () => document.body?.textContent.includes(text) ? done(performance.now()) : requestAnimationFrame(look);
   look();
 })"""
 

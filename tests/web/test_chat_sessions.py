@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from uuid import uuid4
 
 import httpx2
-from playwright.sync_api import Browser, Response, expect
+from playwright.sync_api import Browser, Response, Route, expect
 
 from rem.app import Rem
 from rem.memory.message import NewMessage
@@ -77,6 +78,24 @@ def test_sessions_are_found_renamed_exported_and_forgotten(tab: Tab, tmp_path: P
     expect(tab.page.get_by_role("article")).to_contain_text("My sailing boat is in Aarhus.")
 
 
+def test_a_menu_stays_open_while_a_session_is_loading(tab: Tab) -> None:
+    session_id = begin(tab, "Boats", "My sailing boat is in Aarhus.")
+    tab.open("/chat")
+    sessions = tab.page.get_by_role("navigation", name="Sessions")
+    held: list[Route] = []
+    tab.page.route(f"**/sessions/{session_id}/messages*", lambda route: held.append(route))
+    sessions.get_by_role("link", name="Boats").click()
+    sessions.get_by_role("button", name="Actions for Boats").click()
+    forget = tab.page.get_by_role("menuitem", name="Forget")
+    expect(forget).to_be_visible()
+    while not held:
+        tab.page.wait_for_timeout(50)
+    for route in held:
+        route.continue_()
+    expect(tab.page.get_by_role("textbox", name="Message")).to_be_visible()
+    expect(forget).to_be_visible()
+
+
 def test_a_shared_session_is_read_copied_and_taken_back(tab: Tab, browser: Browser, server: LiveServer) -> None:
     session_id = begin(tab, "Boats", "My sailing boat is in Aarhus.")
     bob = Tab(browser, server.address, "bob.reader@example.com", SCREENSHOTS)
@@ -134,6 +153,40 @@ def test_a_session_of_ten_thousand_messages_opens_at_its_end(tab: Tab, web_dsn: 
     assert tab.page.get_by_role("article").count() > 120
     tab.page.get_by_role("button", name="To the end").click()
     expect(tab.page.get_by_text("Message 9999", exact=True)).to_be_in_viewport()
+
+
+def test_older_messages_appear_when_a_page_begins_inside_a_turn(tab: Tab, web_dsn: str) -> None:
+    session_id = uuid4()
+    tool = NewMessage(role=Role.TOOL, tool_name="search_rem", tool_call_id="call")
+    turns = [
+        [
+            NewMessage(role=Role.USER, content=f"Question {number}"),
+            *[tool] * 5,
+            NewMessage(role=Role.ASSISTANT, content=f"Answer {number}"),
+        ]
+        for number in range(30)
+    ]
+
+    async def store() -> None:
+        async with Rem.open(Settings(postgres=PostgresSettings(connection_string=web_dsn))) as rem:
+            messages = [message for turn in turns for message in turn]
+            await rem.memory(tab.user or "").append(session_id, messages, create_session=True)
+
+    run_async(store())
+    tab.open(f"/chat/{session_id}")
+    articles = tab.page.get_by_role("article")
+    expect(articles.last).to_contain_text("Answer 29", timeout=SLOW_MS)
+    for _ in range(20):
+        articles.first.scroll_into_view_if_needed()
+        if articles.count() == 30:
+            break
+        tab.page.wait_for_timeout(500)
+    expect(articles).to_have_count(30)
+    for number in (0, 10, 20, 29):
+        turn = articles.nth(number)
+        expect(turn).to_contain_text(re.compile(rf"Question {number}\D"))
+        expect(turn.get_by_role("button", name="Searched the memory")).to_have_count(5)
+        expect(turn).to_contain_text(f"Answer {number}")
 
 
 def test_an_answer_goes_on_while_another_session_is_open(tab: Tab) -> None:

@@ -34,6 +34,11 @@ interface Props {
 export function Composer(props: Props) {
   const { draft, onDraft, isRunning, onSend, onStop } = props;
   const input = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    // A menu or a field that the person has opened while the session was loading keeps the focus.
+    const holder = document.activeElement;
+    if (!holder?.closest("[role=menu], [role=dialog], input, textarea, select")) input.current?.focus();
+  }, []);
   const picker = useRef<HTMLInputElement>(null);
   const recorder = useRecorder();
   const isRecording = recorder.seconds !== null;
@@ -80,7 +85,6 @@ export function Composer(props: Props) {
             maxLength={1_000_000}
             aria-label={texts.chat.message}
             placeholder={texts.chat.placeholder}
-            autoFocus
             onChange={(event) => onDraft(event.target.value)}
             onKeyDown={press}
           />

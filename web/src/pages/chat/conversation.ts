@@ -1,7 +1,7 @@
 /* A session that is open, outside of React: an answer goes on while another page is shown. */
 import { ApiError, call, getTrustsHeaders, OFFLINE, send, SIGN_IN_NEEDED } from "../../api/client";
 import { readEvents } from "../../api/sse";
-import type { SessionView } from "../../api/types";
+import type { MessageView, SessionView } from "../../api/types";
 import { showError } from "../../components/toast";
 import { texts } from "../../texts";
 import { parseEvent, type ActionCard, type ChatEvent } from "./events";
@@ -40,7 +40,9 @@ type Question = { text: string } | { recording: string } | { submit: Submit; car
 
 /** The ids of cards that ask for consent begin so. */
 export const APPROVAL_PREFIX = "approval-";
-const PAGE_MESSAGES = 60;
+/** A window full; older ones are loaded when the person scrolls up. */
+const FIRST_PAGE_MESSAGES = 40;
+const PAGE_MESSAGES = 100;
 const LAST_INDEX = 2 ** 31 - 1;
 /** Events are drawn together, so that a fast stream leaves time for the person. */
 const DRAW_MS = 50;
@@ -52,6 +54,8 @@ export class Conversation {
   private state: ConversationState;
   private readonly listeners = new Set<() => void>();
   private running: AbortController | null = null;
+  /** The stored messages that are shown, oldest first. The first one may stand in the middle of a turn. */
+  private messages: readonly MessageView[] = [];
 
   constructor(
     readonly id: string,
@@ -83,8 +87,9 @@ export class Conversation {
       const path = { session: this.id };
       const [session, page] = await Promise.all([
         call("GET /api/v1/sessions/{session}", { path }),
-        call("GET /api/v1/sessions/{session}/messages", { path, query: { before: LAST_INDEX, limit: PAGE_MESSAGES } }),
+        call("GET /api/v1/sessions/{session}/messages", { path, query: { before: LAST_INDEX, limit: FIRST_PAGE_MESSAGES } }),
       ]);
+      this.messages = page.data;
       this.set({ session, turns: toTurns(page.data), hasOlder: page.has_more ?? false, phase: "ready" });
       void this.loadRatings();
     } catch (error) {
@@ -95,19 +100,27 @@ export class Conversation {
 
   /** Load the messages before the first one that is shown. */
   async loadOlder(): Promise<void> {
-    const first = this.state.turns[0];
-    if (!first || !this.state.hasOlder || first.index === null) return;
+    const first = this.messages[0];
+    if (!first || !this.state.hasOlder) return;
     this.set({ hasOlder: false });
     try {
       const page = await call("GET /api/v1/sessions/{session}/messages", {
         path: { session: this.id },
-        query: { before: first.index, limit: PAGE_MESSAGES * 2 },
+        query: { before: first.message_index, limit: PAGE_MESSAGES },
       });
-      this.set({ turns: [...toTurns(page.data), ...this.state.turns], hasOlder: page.has_more ?? false });
+      this.set({ turns: this.addOlder(page.data), hasOlder: page.has_more ?? false });
     } catch (error) {
       this.set({ hasOlder: true });
       showError(error);
     }
+  }
+
+  /** Return the turns with some older messages before them. A turn that began in them becomes whole. */
+  private addOlder(messages: readonly MessageView[]): Turn[] {
+    const known = new Map(this.state.turns.map((turn) => [turn.key, turn]));
+    const added = this.state.turns.slice(toTurns(this.messages).length);
+    this.messages = [...messages, ...this.messages];
+    return [...toTurns(this.messages).map((turn) => known.get(turn.key) ?? turn), ...added];
   }
 
   async ask(text: string, choice: ChatChoice): Promise<void> {
@@ -136,6 +149,8 @@ export class Conversation {
       return;
     }
     const place = this.state.turns.findIndex((other) => other.key === turn.key);
+    const end = turn.index;
+    if (end !== null) this.messages = this.messages.filter((message) => message.message_index < end);
     this.set({ turns: this.state.turns.slice(0, place) });
     await this.ask(text, choice);
   }
@@ -264,7 +279,7 @@ export class Conversation {
   private async findStored(turn: Turn): Promise<Turn | null> {
     const page = await call("GET /api/v1/sessions/{session}/messages", {
       path: { session: this.id },
-      query: { before: LAST_INDEX, limit: PAGE_MESSAGES },
+      query: { before: LAST_INDEX, limit: FIRST_PAGE_MESSAGES },
     });
     const place = this.state.turns.findIndex((other) => other.key === turn.key);
     const known = this.state.turns.slice(0, place).findLast((other) => other.index !== null)?.index ?? -1;
