@@ -10,7 +10,7 @@ export UV_NO_PROGRESS := 1
 # Where it is set, every command compiles all that it imports, again and again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-failed test-fast test-python test-web test-phoenix test-deployment coverage coverage-all lint format bench docs audit lock clean \
+.PHONY: help run test test-failed test-fast test-python test-web test-phoenix test-deployment load coverage coverage-all lint format bench docs audit lock clean \
   install web web-check web-types
 .DEFAULT_GOAL := help
 
@@ -56,6 +56,13 @@ test-deployment: install ## Run the tests of deployments that need PgBouncer, to
 	  { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -qq -y pgbouncer; } || \
 	  { echo "These tests need PgBouncer: sudo apt-get install pgbouncer"; exit 1; }
 	$(BIN)/python -m pytest -m "deployment or not deployment" -n 0 $(or $(TESTS),tests/deployment)
+
+# Locust brings many packages that REM does not need, so it gets an environment of its own.
+LOCUST := $(HOME)/.cache/rem-tests/locust
+load: install ## Serve mixed traffic with 1, 2 and 4 processes; JSON on standard output (LOAD=--quick: a few seconds)
+	@test -x $(LOCUST)/bin/locust || { $(UV) venv --quiet --python "$$(command -v $(PYTHON))" $(LOCUST) && \
+	  VIRTUAL_ENV=$(LOCUST) $(UV) pip install --quiet locust; }
+	$(BIN)/python -m bench.load --locust $(LOCUST)/bin/locust $(LOAD)
 
 coverage: install ## Run the fast tests, and fail if they cover too little of the code
 	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term --cov-fail-under=$(MIN_COVERAGE_PERCENT)

@@ -65,6 +65,10 @@ async def run(settings: Settings, sizes: tuple[int, ...] = SIZES, rounds: int = 
         for size in sizes:
             await _fill(rem.database, stored, size)
             stored = size
+            async with rem.database.connection() as connection:
+                sizes_in_bytes = {row["name"]: row["bytes"] for row in await connection.fetch(_SQL["sizes"])}
+            result.figures[f"bytes {size}"] = sizes_in_bytes
+            print_progress(f"search, bytes of {size:,} rows: {sizes_in_bytes}")
             for owner, rows in _OWNERS:
                 if rows <= size // 2:
                     await _measure(result, rem, searcher, questions, size, owner, rounds)

@@ -58,3 +58,10 @@ SELECT r.*, s.weight FROM (
     ORDER BY t.weight DESC LIMIT 3)
   ORDER BY weight DESC LIMIT $4) s
 JOIN rem.resources r ON r.tenant_id = $1 AND r.id = s.entity_id ORDER BY s.weight DESC
+
+-- name: sizes
+-- The largest tables and indexes, and the whole database, in bytes. A table does not include its indexes.
+SELECT c.relname AS name, CASE c.relkind WHEN 'r' THEN pg_table_size(c.oid) ELSE pg_relation_size(c.oid) END AS bytes
+FROM pg_class c WHERE c.relnamespace = 'rem'::regnamespace AND c.relkind IN ('r', 'i') AND pg_relation_size(c.oid) > 1000000
+UNION ALL SELECT 'database', pg_database_size(current_database())
+ORDER BY bytes DESC

@@ -33,7 +33,7 @@ async def test_every_table_has_a_tenant_or_a_reason(sql: Connection) -> None:
                   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisunique) AS has_key
            FROM pg_class c
            LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped
-           WHERE c.relnamespace = 'rem'::regnamespace AND c.relkind = 'r'"""
+           WHERE c.relnamespace = 'rem'::regnamespace AND c.relkind IN ('r', 'p')"""
     )
     assert {row["name"] for row in rows if not row["has_tenant"]} == set(SHARED_TABLES)
     # Deltas are only added and folded, so nothing has to find one of them again.
@@ -44,7 +44,7 @@ async def test_every_table_has_a_tenant_or_a_reason(sql: Connection) -> None:
 async def test_other_schemas_are_those_that_stay_on_one_server(sql: Connection) -> None:
     schemas = await sql.fetch(
         """SELECT DISTINCT n.nspname::text AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-           WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema')"""
+           WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')"""
     )
     # A token is found before its tenant is known, and all tenants share the queue of jobs.
     assert {row["name"] for row in schemas} == {"rem", "rem_auth", "rem_jobs"}

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MigrationState = Literal["applied", "pending", "changed", "unknown"]
-LOCK_TIMEOUT_MS = 1000
-"""Time that a change of the schema waits for a table. All who use the table meanwhile wait behind it."""
+LOCK_TIMEOUT_MS = 300
+"""Time that a change of the schema waits for a table. All who use the table meanwhile wait behind it.
+
+It is shorter than PostgreSQL's deadlock_timeout (1 s): in a deadlock, the migration gives way, not the writer.
+"""
 LOCK_PAUSE_SECONDS = 1.0
 """Pause before the next attempt, in which the others go on."""
 MAX_LOCK_WAIT_SECONDS = 60.0
