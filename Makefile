@@ -10,8 +10,8 @@ export UV_NO_PROGRESS := 1
 # Where it is set, every command compiles all that it imports, again and again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run test test-failed test-fast test-python test-web test-phoenix test-deployment load coverage coverage-all lint format bench docs audit lock clean \
-  install web web-check web-types
+.PHONY: help run test test-failed test-fast test-partitioned test-python test-web test-phoenix test-deployment load coverage \
+  coverage-all lint format bench docs audit lock clean install web web-check web-types
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -30,6 +30,11 @@ test-failed: install ## Run the tests again that failed in the last run, one aft
 
 test-fast: install ## Run the tests that start no process and need little of a database: about two minutes
 	$(BIN)/python -m pytest -m "not slow"
+
+# The folders whose tests read and write the large tables.
+PARTITIONED := tests/db tests/query tests/retrieval tests/forgetting tests/dreaming
+test-partitioned: install ## Run the tests of the memory on tables with partitions (TESTS=tests/db)
+	REM_TEST_PARTITIONS=16 $(BIN)/python -m pytest $(or $(TESTS),$(PARTITIONED))
 
 # Pythons that pyenv has installed and not activated are found, too.
 test-python: $(UV) ## Run the fast tests with another Python, in an environment of its own (VERSION=3.13)
@@ -123,7 +128,7 @@ VENV_MODE := --allow-existing
 ifneq ($(origin PYTHON),file)
 ifneq ($(shell $(PYTHON) -c '$(PRINT_VERSION)'),$(shell $(BIN)/python -c '$(PRINT_VERSION)' 2>/dev/null))
 VENV_MODE := --clear
-.PHONY: $(VENV)/.installed
+.PHONY: help run test test-failed test-fast test-partitioned test-python test-web test-phoenix test-deployment load coverage \
 endif
 endif
 

@@ -88,7 +88,9 @@ async def _fill(rem: Rem, sizes: Sizes) -> None:
     await prepare_vectors(rem.database)
     async with rem.database.connection() as connection:
         await connection.execute("SET maintenance_work_mem = '1GB'")
-        tenants = {_name(number): sizes.tenant_rows for number in range(sizes.tenants)} | {LARGE_TENANT: sizes.large_rows}
+        tenants = {_name(number): sizes.tenant_rows for number in range(sizes.tenants)} | {
+            LARGE_TENANT: sizes.large_rows
+        }
         for tenant, rows in tenants.items():
             await connection.execute(_SQL["rows"], tenant, OWNER, 0, rows - 1)
         await connection.execute("ANALYZE")
@@ -121,7 +123,9 @@ async def _make_reads(rem: Rem, sizes: Sizes) -> dict[str, Call]:
     questions = await read_questions(rem.database)
     texts = list(questions)
     async with rem.database.connection() as connection:
-        ids = {(row[0], row[1]): row[2] for row in await connection.fetch("SELECT tenant_id, key, id FROM rem.resources")}
+        ids = {
+            (row[0], row[1]): row[2] for row in await connection.fetch("SELECT tenant_id, key, id FROM rem.resources")
+        }
     embedder = KnownVectors(questions)
     searcher = Searcher(rem.database, embedder, Indexer(rem.database, embedder, "english"))
     stores = [rem.store(OWNER, tenant=_name(number)) for number in range(sizes.tenants)]
@@ -146,8 +150,11 @@ async def _make_reads(rem: Rem, sizes: Sizes) -> dict[str, Call]:
         assert (await searcher.search(large, _ask(texts, turn))).count
 
     return {
-        **{"lookup": lookup, "get": get, "traverse": traverse},
-        **{"search": search, "search in a large tenant": search_large},
+        "lookup": lookup,
+        "get": get,
+        "traverse": traverse,
+        "search": search,
+        "search in a large tenant": search_large,
     }
 
 
@@ -177,7 +184,10 @@ async def _load_in_turns(databases: dict[str, Rem], sizes: Sizes) -> dict[str, f
     edges = [Edge(dst="bulk-1", rel_type="cites")]
     for repeat in range(BULK_REPEATS):
         for name, rem in databases.items():
-            rows = [Resource(name=f"Bulk {n}", content=f"Row {n} of a bulk load.", graph_edges=edges) for n in range(sizes.bulk_rows)]
+            rows = [
+                Resource(name=f"Bulk {n}", content=f"Row {n} of a bulk load.", graph_edges=edges)
+                for n in range(sizes.bulk_rows)
+            ]
             started = time.perf_counter()
             await rem.store(OWNER, tenant=f"bulk-{repeat}").upsert_many(rows)
             seconds[name].append(time.perf_counter() - started)

@@ -68,16 +68,19 @@ async def divided_sql(divided_dsn: str) -> AsyncIterator[Connection]:
 async def describe_tables(sql: Connection) -> dict[str, set[str]]:
     """Return what belongs to each large table: columns, constraints, indexes, triggers, policies and rights."""
     rows = await sql.fetch(
-        """WITH tables AS (SELECT c.* FROM pg_class c WHERE c.relnamespace = 'rem'::regnamespace AND c.relname = ANY ($1))
+        """WITH tables AS (
+             SELECT c.* FROM pg_class c WHERE c.relnamespace = 'rem'::regnamespace AND c.relname = ANY ($1))
            SELECT c.relname, d.text FROM tables c CROSS JOIN LATERAL (
-             SELECT concat_ws(' ', 'column', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attidentity,
-                              a.attgenerated, a.attstorage, pg_get_expr(f.adbin, f.adrelid)) AS text
+             SELECT concat_ws(' ', 'column', a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull,
+                              a.attidentity, a.attgenerated, a.attstorage, pg_get_expr(f.adbin, f.adrelid)) AS text
              FROM pg_attribute a LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
              UNION ALL SELECT concat_ws(' ', 'constraint', k.conname, pg_get_constraintdef(k.oid))
                FROM pg_constraint k WHERE k.conrelid = c.oid AND k.conparentid = 0
-             UNION ALL SELECT replace(pg_get_indexdef(x.indexrelid), ' ON ONLY ', ' ON ') FROM pg_index x WHERE x.indrelid = c.oid
-             UNION ALL SELECT translate(pg_get_triggerdef(t.oid), '()', '') FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
+             UNION ALL SELECT replace(pg_get_indexdef(x.indexrelid), ' ON ONLY ', ' ON ') FROM pg_index x
+               WHERE x.indrelid = c.oid
+             UNION ALL SELECT translate(pg_get_triggerdef(t.oid), '()', '') FROM pg_trigger t
+               WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
              UNION ALL SELECT concat_ws(' ', 'policy', p.polname, pg_get_expr(p.polqual, p.polrelid)) FROM pg_policy p
                WHERE p.polrelid = c.oid
              UNION ALL SELECT concat_ws(' ', 'security', c.relrowsecurity, c.relforcerowsecurity, c.relacl)
@@ -106,7 +109,7 @@ async def test_divided_tables_have_everything_that_plain_ones_have(divided_sql: 
         "SELECT inhparent::regclass::text, count(*) FROM pg_inherits h JOIN pg_class c ON c.oid = h.inhparent "
         "WHERE c.relkind = 'p' GROUP BY 1"
     )
-    assert dict(counts) == dict.fromkeys(LARGE_TABLES, PARTITIONS)
+    assert {row[0]: row[1] for row in counts} == dict.fromkeys(LARGE_TABLES, PARTITIONS)
 
 
 async def test_rights_and_comments_of_a_table_are_kept(empty_dsn: str) -> None:
@@ -117,7 +120,9 @@ async def test_rights_and_comments_of_a_table_are_kept(empty_dsn: str) -> None:
     await sql.execute("GRANT SELECT ON messages TO pg_read_all_settings")
     await migrate(empty_dsn, PARTITIONS)
     assert await sql.fetchval("SELECT obj_description('messages'::regclass, 'pg_class')") == "Everything that was said."
-    assert "Who said it." in [row[0] for row in await sql.fetch("SELECT description FROM pg_description WHERE objsubid > 0")]
+    assert "Who said it." in [
+        row[0] for row in await sql.fetch("SELECT description FROM pg_description WHERE objsubid > 0")
+    ]
     assert await sql.fetchval("SELECT has_table_privilege('pg_read_all_settings', 'messages', 'SELECT')")
     assert not await sql.fetchval("SELECT has_table_privilege('pg_read_all_settings', 'messages', 'INSERT')")
     await sql.close()
@@ -128,7 +133,9 @@ async def store_tenants(rem: Rem) -> None:
     for tenant in TENANTS:
         store = rem.store(USER, tenant=tenant)
         edges = [Edge(dst="harbour", rel_type="near")]
-        await store.upsert(Resource(name="Boat", content=f"The boat of {tenant} has a torn mainsail.", graph_edges=edges))
+        await store.upsert(
+            Resource(name="Boat", content=f"The boat of {tenant} has a torn mainsail.", graph_edges=edges)
+        )
         await store.upsert(Resource(name="Harbour", content=f"The harbour of {tenant} opens at nine."))
         memory = rem.memory(USER, tenant=tenant)
         session = await memory.create_session()
@@ -169,7 +176,7 @@ async def test_role_of_the_sql_verb_cannot_enter_the_partitions(divided: Rem, di
 
 
 async def query_and_list_scans(rem: Rem, sql: Connection, text: str) -> dict[str, int]:
-    """Run a query for one tenant, and return how many partitions of each table it has read. The pool has one connection."""
+    """Run a query of one tenant, and return how many partitions of each table it read. The pool has one connection."""
     # The first calls also read the catalogue of types and plan the statements.
     assert (await rem.query(text, user=USER, tenant="acme")).count
     async with rem.database.connection() as connection:
@@ -182,7 +189,7 @@ async def query_and_list_scans(rem: Rem, sql: Connection, text: str) -> dict[str
         r"""SELECT regexp_replace(relname, '_\d+$', ''), count(*) FROM pg_stat_user_tables
             WHERE schemaname = 'rem_partitions' AND coalesce(seq_scan, 0) + coalesce(idx_scan, 0) > 0 GROUP BY 1"""
     )
-    return dict(rows)
+    return {row[0]: row[1] for row in rows}
 
 
 async def test_lookup_and_search_read_one_partition(divided_dsn: str, divided_sql: Connection) -> None:
@@ -196,9 +203,13 @@ async def test_lookup_and_search_read_one_partition(divided_dsn: str, divided_sq
 
 async def test_search_by_meaning_uses_the_vector_index_of_one_partition(divided: Rem, divided_sql: Connection) -> None:
     await store_tenants(divided)
-    definitions = await divided_sql.fetch("SELECT indexdef FROM pg_indexes WHERE indexname LIKE 'passages_embedding_1%'")
+    definitions = await divided_sql.fetch(
+        "SELECT indexdef FROM pg_indexes WHERE indexname LIKE 'passages_embedding_1%'"
+    )
     assert sum("rem_partitions" in row[0] and "hnsw" in row[0] for row in definitions) == PARTITIONS
-    await divided_sql.execute("SET enable_seqscan = off; SET enable_sort = off; SET plan_cache_mode = force_generic_plan")
+    await divided_sql.execute(
+        "SET enable_seqscan = off; SET enable_sort = off; SET plan_cache_mode = force_generic_plan"
+    )
     await divided_sql.execute(
         """PREPARE nearest (text, text, halfvec) AS SELECT p.id FROM passages p
            WHERE p.model_id = 1 AND p.tenant_id = $1 AND p.owner = $2
@@ -221,10 +232,11 @@ async def test_dreams_and_forgetting_work_with_partitions(divided: Rem, divided_
     report = await divided.erase_user(USER, tenant="acme")
     assert report.is_applied
     for table in (*LARGE_TABLES, "sessions"):
-        owner = {"passages": "owner", "term_counts": "tenant_id"}.get(table, "tenant_id")
-        assert await divided_sql.fetchval(f"SELECT count(*) FROM {table} WHERE tenant_id = 'acme' AND {owner} <> ''") == 0
+        assert await divided_sql.fetchval(f"SELECT count(*) FROM {table} WHERE tenant_id = 'acme'") == 0, table
     assert await divided_sql.fetchval("SELECT count(*) FROM resources WHERE tenant_id <> 'acme'") == before
-    samples = await divided_sql.fetchval("SELECT string_agg(most_common_vals::text, ' ') FROM pg_stats WHERE schemaname ~ '^rem'")
+    samples = await divided_sql.fetchval(
+        "SELECT string_agg(most_common_vals::text, ' ') FROM pg_stats WHERE schemaname ~ '^rem'"
+    )
     assert "boat of acme" not in (samples or "")
 
 
@@ -260,8 +272,8 @@ async def test_backup_of_divided_tables_is_restored_with_partitions(divided_dsn:
             assert (await rem.query("LOOKUP boat", user=USER, tenant="acme")).count == 1
             async with rem.database.connection() as connection:
                 assert await count_partitions(connection) == PARTITIONS
-                sizes = dict(await connection.fetch("SELECT entity_type, size_bytes FROM rem.rem_table_sizes()"))
-    assert sizes["resources"] > 0
+                sizes = await connection.fetch("SELECT entity_type, size_bytes FROM rem.rem_table_sizes()")
+    assert all(row["size_bytes"] > 0 for row in sizes)
 
 
 async def test_migrating_again_changes_nothing(divided_dsn: str, divided_sql: Connection) -> None:
@@ -289,7 +301,7 @@ async def test_other_numbers_are_refused(divided_dsn: str) -> None:
 
 
 async def test_more_partitions_than_the_server_can_lock_are_refused(empty_dsn: str) -> None:
-    with pytest.raises(InvalidInputError, match="max_locks_per_transaction to [0-9]+ or more"):
+    with pytest.raises(InvalidInputError, match=r"max_locks_per_transaction to \d+ or more"):
         await migrate(empty_dsn, 256)
 
 

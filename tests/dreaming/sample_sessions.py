@@ -159,7 +159,9 @@ async def find_tables_with(
     sql: asyncpg.Connection[asyncpg.Record], word: str, *, beside: Sequence[str] = ()
 ) -> list[str]:
     """Return the tables, except those in `beside`, with a word anywhere in a row."""
-    tables = await sql.fetch("SELECT relname FROM pg_class WHERE relnamespace = 'rem'::regnamespace AND relkind IN ('r', 'p')")
+    tables = await sql.fetch(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'rem'::regnamespace AND relkind IN ('r', 'p')"
+    )
     matching = []
     for (table,) in tables:
         if table not in beside and await sql.fetchval(

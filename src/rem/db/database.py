@@ -333,7 +333,7 @@ class Database:
 
     def _session_settings(self) -> dict[str, str]:
         search_path = {"search_path": self._server_info.search_path} if self._server_info else {}
-        # Planning again for each tenant takes longer than running: the executor skips other partitions.
+        # To plan a statement again for each tenant takes longer than to run it. The executor skips other partitions.
         generic_plans = {"plan_cache_mode": "force_generic_plan"} if self._has_partitions else {}
         return {"application_name": "rem", "timezone": "UTC", "jit": "off", **search_path, **generic_plans}
 

@@ -85,7 +85,7 @@ async def _refuse_rows(connection: Connection, tables: list[str]) -> None:
 
 
 async def _check_locks(connection: Connection, names: list[str], partitions: int) -> None:
-    """Raise InvalidInputError if the server cannot lock all partitions and indexes in one transaction, as a restore does."""
+    """Raise InvalidInputError if the server cannot lock all partitions and their indexes at once, as a restore does."""
     needed = int(
         LOCK_RESERVE * (partitions + 1) * await connection.fetchval(query("partitions", "relation_count"), names)
     )

@@ -228,7 +228,9 @@ ATTACKS = {
 
 async def _state(sql: Connection) -> Any:
     """Return everything that an attack could change."""
-    tables = await sql.fetch("SELECT relname FROM pg_class WHERE relnamespace = 'rem'::regnamespace AND relkind IN ('r', 'p')")
+    tables = await sql.fetch(
+        "SELECT relname FROM pg_class WHERE relnamespace = 'rem'::regnamespace AND relkind IN ('r', 'p')"
+    )
     rows = [f"(SELECT sum(hashtext(t::text)) FROM {name} t)" for name in sorted(table[0] for table in tables)]
     return await sql.fetchrow(
         f"""SELECT {", ".join(rows)}, (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_proc),

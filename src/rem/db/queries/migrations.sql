@@ -47,6 +47,9 @@ SELECT rem.rem_rebuild_kv_store(), rem.rem_rebuild_edges()
 DO $$ BEGIN
   EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET search_path = {search_path}', current_database());
   EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET jit = off', current_database());
+  IF EXISTS (SELECT FROM pg_class WHERE relnamespace = 'rem'::regnamespace AND relkind = 'p') THEN
+    EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET plan_cache_mode = force_generic_plan', current_database());
+  END IF;
 END $$
 
 -- name: has_schemas
