@@ -1,5 +1,5 @@
 /* The address of the page: read it, change it, link to it. */
-import { useSyncExternalStore, type AnchorHTMLAttributes, type MouseEvent } from "react";
+import { useSyncExternalStore, type ComponentProps, type MouseEvent } from "react";
 
 const CHANGE = "rem:address";
 
@@ -59,7 +59,7 @@ export function matchPath(pattern: string, path: string): Record<string, string>
 }
 
 /** A link to another page of the interface. It opens without a new load; Ctrl, Shift and the middle button work. */
-export function Link({ href, onClick, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> & { href: string }) {
+export function Link({ href, onClick, ...rest }: ComponentProps<"a"> & { href: string }) {
   const follow = (event: MouseEvent<HTMLAnchorElement>) => {
     onClick?.(event);
     const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;

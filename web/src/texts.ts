@@ -227,6 +227,7 @@ export const texts = {
     },
   },
   memory: {
+    searching: "Searching …",
     title: "Memory",
     description: "Everything that REM remembers, and where it comes from.",
     search: "Search the memory",
@@ -405,6 +406,7 @@ export const texts = {
     learnt: "Learnt",
     dropped: "Dropped",
     nothingLeft: "Nothing of it holds any more.",
+    stillDreaming: "REM is still dreaming. What it learns appears here.",
     undo: "Undo this dream",
     undoTitle: "Undo this dream?",
     undoText: "What it learnt is deleted, and what it replaced holds again. What you have changed yourself stays.",

@@ -25,7 +25,7 @@ export default function CarePage() {
     <PageFrame title={texts.care.title} description={texts.care.description}>
       <nav className={styles.tabs} aria-label={texts.care.sections}>
         {TABS.filter((known) => known !== "users" || isAdmin).map((known) => (
-          <Link key={known} href={known === "health" ? "/care" : `/care/${known}`} aria-current={known === tab ? "page" : undefined}>
+          <Link key={known} href={known === "health" ? "/care" : `/care/${known}`} aria-current={known === tab ? "page" : undefined} ref={known === tab ? showTab : undefined}>
             {texts.care.tabs[known]}
           </Link>
         ))}
@@ -33,6 +33,11 @@ export default function CarePage() {
       <LoadState loaded={caller}>{(known) => <Content tab={tab} caller={known} />}</LoadState>
     </PageFrame>
   );
+}
+
+/** On a narrow window the tabs scroll sideways, and the current one may be outside of it. */
+function showTab(link: HTMLAnchorElement | null): void {
+  link?.scrollIntoView({ block: "nearest", inline: "nearest" });
 }
 
 function Content({ tab, caller }: { tab: Tab; caller: Caller }) {

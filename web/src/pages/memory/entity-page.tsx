@@ -27,6 +27,8 @@ const FIXED_TABLES = new Set(["messages", "documents", "approvals", "shared_sess
 const HIDDEN_FIELDS = new Set([
   ...["table", "id", "key", "tenant_id", "user_id", "created_at", "updated_at", "deleted_at", "expires_at"],
   ...["graph_edges", "metadata", "tags", "origin", "sources", "run_id", "confidence", "valid_from", "valid_to", "name"],
+  // The place of a part in its file is in its key.
+  "ordinal",
 ]);
 const MAX_NEIGHBOURS = 200;
 

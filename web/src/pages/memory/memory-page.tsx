@@ -7,6 +7,7 @@ import { useApi } from "../../api/use-api";
 import { Button } from "../../components/button";
 import { EmptyState } from "../../components/empty-state";
 import { LoadState } from "../../components/load-state";
+import { Spinner } from "../../components/spinner";
 import { describeError } from "../../components/toast";
 import { entityPath } from "../../entity-links";
 import { PageFrame } from "../../layout/page-frame";
@@ -84,6 +85,11 @@ function Search({ language }: { language: Parameters<typeof QueryBox>[0]["langua
         <QueryProblem error={answer.error} query={asked} onCorrect={submit} onRetry={answer.reload} />
       ) : (
         asked && answer.data && <Results question={asked} response={answer.data} />
+      )}
+      {asked && answer.isLoading && !answer.data && !answer.error && (
+        <div className={styles.searching}>
+          <Spinner label={texts.memory.searching} />
+        </div>
       )}
       {!asked && <Introduction onTry={submit} />}
     </div>

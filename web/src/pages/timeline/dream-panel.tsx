@@ -99,7 +99,9 @@ function Run({ run, onUndone }: { run: DreamRunView; onUndone: () => void }) {
           <>
             <Lines title={texts.timeline.learnt} lines={report.learnt} />
             <Lines title={texts.timeline.dropped} lines={report.dropped} />
-            {!report.learnt.length && !report.dropped.length && <p className={styles.hint}>{texts.timeline.nothingLeft}</p>}
+            {!report.learnt.length && !report.dropped.length && (
+              <p className={styles.hint}>{run.state === "running" ? texts.timeline.stillDreaming : texts.timeline.nothingLeft}</p>
+            )}
           </>
         )}
       </LoadState>
