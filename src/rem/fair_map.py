@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable
 from typing import TypeVar
 
 MAX_SECONDS_AT_ONCE = 0.01
@@ -24,6 +24,23 @@ async def map_fairly(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
             await asyncio.sleep(0)
             started = time.monotonic()
     return results
+
+
+async def for_each_in_thread(function: Callable[[T], None], items: AsyncIterable[T], batch_size: int) -> None:
+    """Call a function for each item in a thread, one batch after the other, for work that takes long on large items."""
+    batch: list[T] = []
+    async for item in items:
+        batch.append(item)
+        if len(batch) == batch_size:
+            await asyncio.to_thread(_call_for_each, function, batch)
+            batch = []
+    if batch:
+        await asyncio.to_thread(_call_for_each, function, batch)
+
+
+def _call_for_each(function: Callable[[T], None], items: Iterable[T]) -> None:
+    for item in items:
+        function(item)
 
 
 async def run_fairly(chars: int, function: Callable[[], R]) -> R:

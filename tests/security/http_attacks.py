@@ -199,7 +199,9 @@ def _describe_bodies(victim: Victim) -> dict[tuple[str, str], list[Any]]:
         ("POST", f"{API}/forget/preview"): [
             {"name": name, "mentions": mentions} for name in (f"{NAME} note", SECRET[:4]) for mentions in (False, True)
         ],
-        ("POST", f"{API}/forget"): [{"name": f"{NAME} note", "mentions": True, "fingerprint": "0"}],
+        ("POST", f"{API}/forget"): [
+            {"name": f"{NAME} note", "mentions": True, "fingerprint": victim.forget_fingerprint}
+        ],
         ("POST", f"{API}/dreams"): [None],
         ("POST", f"{API}/dreams/audit"): [None],
         ("POST", f"{API}/jobs/{{job}}/retry"): [None],

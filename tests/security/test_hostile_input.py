@@ -37,6 +37,19 @@ BODIES: dict[str, tuple[bytes, dict[str, str]]] = {
 }
 PATHS = ["a%00b", "..%2f..%2fetc%2fpasswd", "%ff", "'%20OR%20true--", "x" * 3000, "%F0%9F%98%80", "a%0d%0aX-Y:%20z"]
 
+PARAMETERS = [
+    "\0",
+    "-1",
+    "1e999",
+    "9" * 400,
+    "NaN",
+    "' OR true --",
+    "x" * 50_000,
+    "%",
+    "\U0001f600",
+    "0001-01-01T00:00:00Z",
+]
+
 
 @pytest.mark.parametrize("name", BODIES)
 async def test_malformed_body_is_refused_on_every_route(name: str, settings: Settings) -> None:
@@ -62,6 +75,22 @@ async def test_hostile_path_is_refused_on_every_route(value: str, settings: Sett
                 failures += _check(f"{method} {path}", response)
                 assert "X-Y" not in response.headers
                 assert "root:" not in response.text
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("value", PARAMETERS, ids=ascii)
+async def test_hostile_parameter_is_refused_on_every_route(value: str, settings: Settings) -> None:
+    app = create_app(settings)
+    failures = []
+    sent = 0
+    async with served(app) as address, client(address, "bob@example.com") as http:
+        for path, methods in app.openapi()["paths"].items():
+            for parameter in methods.get("get", {}).get("parameters", ()):
+                if parameter["in"] == "query":
+                    response = await http.get(_fill(path, "x"), params={"key": "x", parameter["name"]: value})
+                    failures += _check(f"GET {path} {parameter['name']}", response)
+                    sent += 1
+    assert sent > 40
     assert not failures, "\n".join(failures)
 
 

@@ -74,6 +74,8 @@ class Victim:
     experiment: UUID
     dream_run: UUID
     job: int
+    forget_fingerprint: str
+    """Of the plan to forget her note, with which she would confirm it."""
     rows: dict[str, tuple[UUID, str]] = field(default_factory=dict)
     """One row of each table: its id and its key."""
 
@@ -175,6 +177,7 @@ async def create_victim(rem: Rem, settings: Settings) -> Victim:
         experiment=await _run_experiment(rem, store),
         dream_run=await _store_dream_run(rem, store),
         job=await _enqueue_job(rem, store),
+        forget_fingerprint=(await rem.plan_forget(f"{NAME} note", user=ALICE, mentions=True)).fingerprint,
         rows={row.entity_type.table: (row.id, str(row.key)) for row in stored},
     )
 

@@ -21,6 +21,8 @@ SINGLE_HEADERS = frozenset(
     )
 )
 """Headers that may occur once. Of two, a proxy might check one and REM use the other."""
+MAX_PARAMETERS = 1000
+"""Parameters in an address. More take long to parse, and no other request is served meanwhile."""
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _HOST = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]*))(?::(?P<port>[0-9]{0,5}))?\Z")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -98,6 +100,10 @@ class RequestGuardMiddleware:
                 421,
                 "host_not_allowed",
                 "REM does not answer to this host name: use its IP address, or set API__ALLOWED_HOSTS.",
+            )
+        if scope["query_string"].count(b"&") >= MAX_PARAMETERS:
+            return make_error_response(
+                400, "invalid_request", f"The address has more than {MAX_PARAMETERS:,} parameters: send fewer."
             )
         if scope["method"] not in SAFE_METHODS and not self._is_own_page(headers, host):
             return make_error_response(

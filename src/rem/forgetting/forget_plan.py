@@ -11,15 +11,19 @@ from uuid import UUID
 
 from rem.db.sql import query, query_table
 from rem.errors import InvalidInputError
+from rem.fair_map import for_each_in_thread
 from rem.forgetting.name_matcher import NameMatcher
 from rem.models.field_types import check_text
 
 if TYPE_CHECKING:
+    from asyncpg import Record
+
     from rem.context import Scope
     from rem.db.database import Connection
 
 MAX_LABEL_CHARS = 1024
-CURSOR_PREFETCH_ROWS = 500
+CURSOR_PREFETCH_ROWS = 10
+"""Rows that are decoded at once, while no other request is served. They can be large."""
 _CONTAINERS = frozenset({"sessions", "users"})
 """Tables whose rows hold much other information. Their fields are emptied, and the rows stay."""
 _NOT_CONTENT = frozenset(
@@ -237,25 +241,32 @@ class ForgetPlanner:
     async def _scan_table(self, plan: ForgetPlan, table: str, targets: set[StoredRow], names: NameMatcher) -> None:
         statement = query_table("forgetting", "own_rows", table)
         rows = self._connection.cursor(statement, *self._owner, prefetch=CURSOR_PREFETCH_ROWS)
-        async for (record,) in rows:
-            ref = StoredRow(table, UUID(record["id"]))
-            if ref in targets:
-                plan.rows.append(_build_affected_row(ref, record, names))
-                continue
-            changes = scrub_record(record, table, names, with_mentions=False)
-            if changes:
-                plan.facts.append(_build_affected_row(ref, record, names, fields=tuple(sorted(changes))))
-            rest = {**record, **changes}
-            if plan.with_mentions:
-                rest |= scrub_record(rest, table, names, with_mentions=True)
-            else:
-                rest = _remove_retracted(rest, [statement for statement in plan.statements if statement.entity == ref])
-            fields = tuple(
-                sorted(name for name, value in get_content_fields(rest).items() if names.occurs_in_json(value))
-            )
-            if fields or (plan.with_mentions and rest != {**record, **changes}):
-                row = _build_affected_row(ref, record, names, fields=fields)
-                plan.mentions.append(replace(row, is_kept=not is_erased_by_mention(table, fields)))
+
+        def scan(row: Record) -> None:
+            (record,) = row
+            self._scan_record(plan, table, record, targets, names)
+
+        await for_each_in_thread(scan, rows, CURSOR_PREFETCH_ROWS)
+
+    def _scan_record(
+        self, plan: ForgetPlan, table: str, record: dict[str, Any], targets: set[StoredRow], names: NameMatcher
+    ) -> None:
+        ref = StoredRow(table, UUID(record["id"]))
+        if ref in targets:
+            plan.rows.append(_build_affected_row(ref, record, names))
+            return
+        changes = scrub_record(record, table, names, with_mentions=False)
+        if changes:
+            plan.facts.append(_build_affected_row(ref, record, names, fields=tuple(sorted(changes))))
+        rest = {**record, **changes}
+        if plan.with_mentions:
+            rest |= scrub_record(rest, table, names, with_mentions=True)
+        else:
+            rest = _remove_retracted(rest, [statement for statement in plan.statements if statement.entity == ref])
+        fields = tuple(sorted(name for name, value in get_content_fields(rest).items() if names.occurs_in_json(value)))
+        if fields or (plan.with_mentions and rest != {**record, **changes}):
+            row = _build_affected_row(ref, record, names, fields=fields)
+            plan.mentions.append(replace(row, is_kept=not is_erased_by_mention(table, fields)))
 
     async def _add_emptied_files(self, plan: ForgetPlan) -> None:
         """Add the files of which no part would be left: a note without a text says nothing."""
@@ -293,7 +304,8 @@ class ForgetPlanner:
         rows = self._connection.cursor(
             query("forgetting", "own_statements"), *self._owner, prefetch=CURSOR_PREFETCH_ROWS
         )
-        async for row in rows:
+
+        def scan(row: Record) -> None:
             statement = AffectedStatement(
                 row["id"],
                 row["dream"],
@@ -309,6 +321,8 @@ class ForgetPlanner:
                 plan.with_mentions and any(map(names.occurs_in, (statement.name, *statement.source_keys)))
             ):
                 plan.statements.append(statement)
+
+        await for_each_in_thread(scan, rows, CURSOR_PREFETCH_ROWS)
 
 
 def is_erased_by_mention(table: str, fields: Collection[str]) -> bool:
