@@ -152,7 +152,7 @@ def test_commands_of_the_memory(scripted: dict[str, str], tmp_path: Path, place:
     assert [row["role"] for row in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
     assert (tmp_path / "talk.md").stat().st_mode & 0o77 == 0
     assert again.returncode == 1
-    assert "cannot be written" in again.stderr
+    assert "exists: choose another name" in again.stderr
 
 
 @pytest.mark.parametrize("place", ["local", "remote"])
