@@ -128,7 +128,7 @@ VENV_MODE := --allow-existing
 ifneq ($(origin PYTHON),file)
 ifneq ($(shell $(PYTHON) -c '$(PRINT_VERSION)'),$(shell $(BIN)/python -c '$(PRINT_VERSION)' 2>/dev/null))
 VENV_MODE := --clear
-.PHONY: help run test test-failed test-fast test-partitioned test-python test-web test-phoenix test-deployment load coverage \
+.PHONY: $(VENV)/.installed
 endif
 endif
 

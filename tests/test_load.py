@@ -29,4 +29,4 @@ def test_run_is_shown_in_a_line_for_each_kind() -> None:
     }
     first, second = format_run(run).splitlines()
     assert first == "lookup, 2 processes: 50.0 requests/s, 2 errors, cores used: api 1.2, postgres 0.3, locust 0.2"
-    assert second.split() == "lookup 100 requests p50 10 p95 20 p99 40 ms 2 errors".split()
+    assert second.split() == ["lookup", "100", "requests", "p50", "10", "p95", "20", "p99", "40", "ms", "2", "errors"]
