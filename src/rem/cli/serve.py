@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 LISTEN_POLL_SECONDS = 0.05
 MAX_OPEN_FILES = 65_536
+MAX_WORKER_SILENCE_SECONDS = 60
+"""Time after which uvicorn replaces a worker that does not answer. One that has died is replaced at once.
+
+Its default of 5 s ends workers that are only starting on a busy machine, again and again.
+"""
 LogLevel: TypeAlias = Literal["critical", "error", "warning", "info", "debug"]
 
 
@@ -89,6 +94,7 @@ def serve(
             # The application reads them itself, from the proxies of API__TRUSTED_PROXIES alone.
             proxy_headers=False,
             timeout_graceful_shutdown=math.ceil(api.shutdown_seconds),
+            timeout_worker_healthcheck=MAX_WORKER_SILENCE_SECONDS,
         )
 
 
