@@ -41,6 +41,7 @@ def count_result_tokens(answer: dict[str, Any]) -> int:
 async def test_ten_notes_take_about_2000_tokens(rem: Rem, alice: Store, line: str) -> None:
     notes = [Resource(name=f"Timetable {number}", content=make_long_text(line, number)) for number in range(12)]
     await alice.upsert_many(notes)
+    await rem.index(user=ALICE)
     answer = await search_rem(env_for(rem, ALICE), 'SEARCH "港のフェリー harbour ferry tickets" LIMIT 10')
     assert answer["count"] == len(answer["results"]) == 10
     assert 700 < count_result_tokens(answer) < MAX_TOKENS
@@ -69,6 +70,8 @@ async def test_ten_messages_take_about_2000_tokens(rem: Rem) -> None:
     for number in range(12):
         message = NewMessage(role=Role.USER, content=make_long_text(_LINE, number))
         await rem.memory(ALICE).begin_turn(session, message)
+    # A search indexes for a limited time only.
+    await rem.index(user=ALICE)
     answer = await search_rem(env_for(rem, ALICE), 'SEARCH "harbour ferry tickets" LIMIT 10')
     assert len(answer["results"]) == 10
     assert count_result_tokens(answer) < MAX_TOKENS
