@@ -118,7 +118,7 @@ lock: $(UV) ## Resolve the dependencies anew
 	  --override overrides.txt --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
 
 clean: ## Remove everything that make built (never your memories: they are under REM_HOME)
-	rm -rf .venv .venv-* .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build web/node_modules web/.build-check
+	rm -rf .venv .venv-* .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* dist build web/node_modules web/.build-check
 
 install: $(VENV)/.installed ## Make .venv with the rem command in it
 

@@ -47,13 +47,8 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the HTTP API until interrupted. The embedded database starts if no other is configured."""
-    import math
     import os
-    from pathlib import Path
 
-    import uvicorn
-
-    import rem
     from rem.auth.production import check_auth_settings
     from rem.cli.runtime import run_with_rem
     from rem.settings import get_settings
@@ -77,25 +72,38 @@ def serve(
     _exit_with_0_on_sigterm()
     _allow_many_connections()
     with _share_counters(settings, workers):
-        uvicorn.run(
-            "rem.api.main:app",
-            host=host,
-            port=port,
-            workers=workers,
-            reload=reload,
-            # Watch only the code, because the data of REM may be below the current folder.
-            reload_dirs=[str(Path(rem.__file__).parent)] if reload else None,
-            http="rem.api.http_protocol:ProtectedHttpProtocol",
-            # REM has no WebSocket. uvicorn would answer them past the middleware, and write their paths to the log.
-            ws="none",
-            log_config=_log_config(log_level or api.log_level, settings.log.format),
-            # The request log has the same lines, without the content of paths and query strings.
-            access_log=False,
-            # The application reads them itself, from the proxies of API__TRUSTED_PROXIES alone.
-            proxy_headers=False,
-            timeout_graceful_shutdown=math.ceil(api.shutdown_seconds),
-            timeout_worker_healthcheck=MAX_WORKER_SILENCE_SECONDS,
-        )
+        _run_server(settings, host, port, workers, log_level, is_reloading=reload)
+
+
+def _run_server(
+    settings: Settings, host: str, port: int, workers: int, log_level: LogLevel | None, *, is_reloading: bool
+) -> None:
+    import math
+    from pathlib import Path
+
+    import uvicorn
+
+    import rem
+
+    uvicorn.run(
+        "rem.api.main:app",
+        host=host,
+        port=port,
+        workers=workers,
+        reload=is_reloading,
+        # Watch only the code, because the data of REM may be below the current folder.
+        reload_dirs=[str(Path(rem.__file__).parent)] if is_reloading else None,
+        http="rem.api.http_protocol:ProtectedHttpProtocol",
+        # REM has no WebSocket. uvicorn would answer them past the middleware, and write their paths to the log.
+        ws="none",
+        log_config=_log_config(log_level or settings.api.log_level, settings.log.format),
+        # The request log has the same lines, without the content of paths and query strings.
+        access_log=False,
+        # The application reads them itself, from the proxies of API__TRUSTED_PROXIES alone.
+        proxy_headers=False,
+        timeout_graceful_shutdown=math.ceil(settings.api.shutdown_seconds),
+        timeout_worker_healthcheck=MAX_WORKER_SILENCE_SECONDS,
+    )
 
 
 @contextmanager
