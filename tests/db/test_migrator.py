@@ -366,7 +366,9 @@ async def test_another_dimension_gets_its_own_index(dsn: str, sql: Connection) -
     settings.embedding.dimension = 3072
     async with Database(settings).unpooled_connection() as connection:
         await migrate_schema(connection, settings, await read_server_info(connection))
-    indexes = await sql.fetch("SELECT indexname FROM pg_indexes WHERE indexname LIKE 'documents_embedding%'")
+    indexes = await sql.fetch(
+        "SELECT indexname FROM pg_indexes WHERE schemaname = 'rem' AND indexname LIKE 'documents_embedding%'"
+    )
     assert {name for (name,) in indexes} == {"documents_embedding_384", "documents_embedding_3072"}
     async with Rem.open(settings) as rem:
         await rem.store().upsert(Document(content="x", embedding=[0.25] * 3072))

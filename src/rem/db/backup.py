@@ -85,7 +85,7 @@ async def restore(
             migrated = await _finish(connection, settings)
         except BaseException:
             # Also if the user interrupts it: an incomplete memory must not look like one that works.
-            await connection.execute(query("backup", "drop_schema"))
+            await _drop_schemas(connection)
             raise
         rows = {row["entity_type"]: row["live"] for row in await connection.fetch(query("maintenance", "table_sizes"))}
     return RestoreReport(rows, migrated)
@@ -126,7 +126,12 @@ async def _prepare_database(connection: Connection) -> None:
     check_requirements(info)
     if info.has_schema:
         await _refuse_stored_rows(connection)
-        await connection.execute(query("backup", "drop_schema"))
+        await _drop_schemas(connection)
+
+
+async def _drop_schemas(connection: Connection) -> None:
+    for name in ("drop_partitions", "drop_schema"):
+        await connection.execute(query("backup", name))
 
 
 async def _refuse_stored_rows(connection: Connection) -> None:

@@ -20,8 +20,9 @@ LARGE_TABLES = (
 """The tables that grow with the memories. The tables of custom types are divided, too."""
 REBUILT_TABLE = "kv_store"
 """The migrator fills this table again when it installs the functions, so its rows need not be kept."""
-LOCK_RESERVE = 1.25
-"""A transaction also locks what is not partitioned, and others run at the same time."""
+LOCKS_OF_THE_REST = 1_500
+LOCKS_PER_RELATION = 3.2
+"""What a migration locks: tables and indexes with their types and constraints (6,558 locks for 16 partitions)."""
 
 
 async def count_partitions(connection: Connection) -> int:
@@ -86,15 +87,13 @@ async def _refuse_rows(connection: Connection, tables: list[str]) -> None:
 
 async def _check_locks(connection: Connection, names: list[str], partitions: int) -> None:
     """Raise InvalidInputError if the server cannot lock all partitions and their indexes at once, as a restore does."""
-    needed = int(
-        LOCK_RESERVE * (partitions + 1) * await connection.fetchval(query("partitions", "relation_count"), names)
-    )
-    limits = await connection.fetchrow(query("partitions", "max_locks"))
-    if limits and needed > limits["max_locks"]:
+    relations = partitions * await connection.fetchval(query("partitions", "relation_count"), names)
+    needed = LOCKS_OF_THE_REST + int(LOCKS_PER_RELATION * relations)
+    max_locks, processes = await connection.fetchrow(query("partitions", "lock_limits")) or (needed, 1)
+    if needed > max_locks:
         raise InvalidInputError(
-            f"{partitions} partitions need {needed:,} locks, and this server allows {limits['max_locks']:,}: set "
-            f"max_locks_per_transaction to {needed // limits['connections'] + 1} or more and restart it, or use fewer "
-            "partitions."
+            f"{partitions} partitions need {needed:,} locks, and this server allows {max_locks:,}: set "
+            f"max_locks_per_transaction to {needed // processes + 1} or more and restart it, or use fewer partitions."
         )
 
 

@@ -113,7 +113,8 @@ async def test_policy_reads_the_scope_once_and_uses_the_owner_index(
         lines = [
             line for (line,) in await role.fetch("EXPLAIN ANALYZE SELECT name FROM rem.resources WHERE content ~ 'a'")
         ]
-    plan = "\n".join(lines)
+    # With partitions, the plan also lists those of other tenants.
+    plan = "\n".join(line for line in lines if "never executed" not in line)
     assert "InitPlan" in plan
     assert "Seq Scan" not in plan
     assert "resources_" in plan

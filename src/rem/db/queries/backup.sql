@@ -5,7 +5,11 @@ SELECT pg_advisory_lock(7236961, 1)
 SELECT to_regclass('rem.entity_types') IS NOT NULL
 
 -- name: drop_schema
-DROP SCHEMA IF EXISTS rem, rem_jobs, rem_partitions CASCADE
+DROP SCHEMA IF EXISTS rem, rem_jobs CASCADE
+
+-- name: drop_partitions
+-- In a transaction of its own: together they would need more locks than PostgreSQL allows by default.
+DROP SCHEMA IF EXISTS rem_partitions CASCADE
 
 -- name: protect
 -- Take the rights of PUBLIC away again, and grant those of the SQL verb: a backup contains no rights.

@@ -23,11 +23,11 @@ SELECT (count(*) + sum((SELECT count(*) FROM pg_index x WHERE x.indrelid = c.oid
         + count(*) FILTER (WHERE c.reltoastrelid <> 0) * 2)::bigint
 FROM pg_class c WHERE c.oid = ANY ($1::regclass[])
 
--- name: max_locks
--- Return how many locks a transaction can hold while no other transaction holds any, and the setting that limits them.
-SELECT current_setting('max_locks_per_transaction')::bigint
-         * (current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint) AS max_locks,
-       current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint AS connections
+-- name: lock_limits
+-- Return how many locks one transaction can hold while no other holds any, and by how many processes the setting is multiplied.
+SELECT p.processes * current_setting('max_locks_per_transaction')::bigint AS max_locks, p.processes FROM (
+  SELECT sum(current_setting(name)::bigint)::bigint AS processes
+  FROM unnest('{max_connections,max_prepared_transactions,max_worker_processes,max_wal_senders,autovacuum_max_workers}'::text[]) AS name) p
 
 -- name: create_schema
 -- IF NOT EXISTS would need the right to create one even where an administrator has made it.
