@@ -18,7 +18,7 @@ async def running_proxy(ports: Sequence[int]) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
-        balancer.end()
+        await balancer.end()
 
 
 class _Balancer:
@@ -33,14 +33,24 @@ class _Balancer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         connected = await self._connect()
-        if connected is not None:
-            upstream_reader, upstream_writer = connected
+        if connected is None:
+            writer.close()
+            return
+        upstream_reader, upstream_writer = connected
+        try:
             await asyncio.gather(_copy(reader, upstream_writer), _copy(upstream_reader, writer))
-        writer.close()
+        except asyncio.CancelledError:
+            upstream_writer.transport.abort()
+            writer.transport.abort()
 
-    def end(self) -> None:
-        for task in self._tasks:
+    async def end(self) -> None:
+        """End all connections."""
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # An aborted connection is closed in the next round of the loop.
+        await asyncio.sleep(0)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         for _ in self._ports:
