@@ -45,7 +45,7 @@ _BROWSER_TESTS = "tests/web"
 _FAST_DATABASE_TESTS = ("tests/models", "tests/query", "tests/retrieval", "tests/tools")
 _PROCESS_HELPERS = (
     *("tests.rem_command", "tests.forked_process", "tests.terminal"),
-    *("tests.api.live_server", "tests.db.embedded.processes"),
+    *("tests.api.live_server", "tests.db.embedded.processes", "rem.db.embedded.server"),
 )
 _SETTINGS = (
     *(f"{group.upper()}__" for group in Settings.model_fields if not group.startswith("rem_")),

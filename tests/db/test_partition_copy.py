@@ -123,7 +123,8 @@ async def test_recipe_copies_a_memory_that_is_in_use(
             stopped.set()
             written = await writing
             await rem.index(everyone=True)
-            assert len(written) >= written_before > 0
+            # The row that was about to be deleted may have been counted.
+            assert len(written) + 1 >= written_before > 0
             await follow(old, "stop")
             await repeat(old, "is_complete", True)
             await follow(new, "finish")
