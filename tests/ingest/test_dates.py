@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rem.ingest.dates import find_day_in_name, find_written_at
+from rem.ingest.dates import find_day_in_name, find_day_in_title, find_written_at
 from rem.ingest.models import FetchedFile
 from rem.ingest.readers.markdown import read_markdown
 
@@ -64,3 +64,42 @@ def test_other_numbers_in_a_name_are_no_day(name: str) -> None:
 def test_written_at_of_a_dated_note(text: str, modified_at: datetime | None, written_at: datetime) -> None:
     file = FetchedFile("daily/2026-11-09.md", "file:///daily/2026-11-09.md", text.encode(), modified_at=modified_at)
     assert find_written_at(file, read_markdown(file)) == written_at
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "2026-11-09",
+        "Standup 2026-11-09",
+        "9 November 2026",
+        "Monday, 9 November 2026: planning",
+        "Mon 9 Nov 2026",
+        "November 9, 2026",
+        "Nov. 9th, 2026 call with Ada",
+        "Notes of 9th Nov 2026",
+    ],
+)
+def test_title_begins_or_ends_with_a_day(title: str) -> None:
+    assert find_day_in_title(title) == DAY
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "",
+        "Notes",
+        "November 2026",
+        "9 November",
+        "What happened on 9 November 2026 in Rome",
+        "31 February 2026",
+        "9 May 1203",
+    ],
+)
+def test_other_words_in_a_title_are_no_day(title: str) -> None:
+    assert find_day_in_title(title) is None
+
+
+def test_first_heading_dates_a_note_that_was_copied_later() -> None:
+    copied_at = datetime(2026, 11, 16, 9, tzinfo=UTC)
+    file = FetchedFile("notes/call.md", "file:///notes/call.md", b"# Call, 9 Nov 2026\nText.", modified_at=copied_at)
+    assert find_written_at(file, read_markdown(file)) == DAY

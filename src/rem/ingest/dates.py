@@ -16,6 +16,17 @@ FIRST_PLAUSIBLE_YEAR = 1981
 _DAY = r"(\d{4})([-_.]?)(\d\d)\2(\d\d)"
 _DAYS_IN_NAME = (re.compile(rf"^{_DAY}(?!\d)", re.ASCII), re.compile(rf"(?<!\d){_DAY}$", re.ASCII))
 
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = r"(?P<month>jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec)[a-z]*\.?"
+_DAY_OF_MONTH = r"(?P<day>\d{1,2})(?:st|nd|rd|th|\.)?"
+_YEAR = r"(?P<year>\d{4})"
+_WEEKDAY = r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\.?,? )?"
+_DATES_IN_TITLE = tuple(
+    re.compile(pattern, re.ASCII | re.IGNORECASE)
+    for date in (rf"{_DAY_OF_MONTH} {_MONTH},? {_YEAR}", rf"{_MONTH} {_DAY_OF_MONTH},? {_YEAR}")
+    for pattern in (rf"^{_WEEKDAY}{date}\b", rf"(?<![\w-]){date}$")
+)
+
 
 def parse_time(value: Any) -> datetime | None:
     """Convert an ISO 8601 text, a date or a datetime to a datetime in UTC. Return None if it is none of these."""
@@ -49,9 +60,26 @@ def convert_mtime(seconds: float) -> datetime | None:
 
 def find_day_in_name(name: str) -> datetime | None:
     """Return the day with which the name of a file begins or ends, such as `2026-11-09.md` or `minutes 20261109.md`."""
-    stem = posixpath.splitext(posixpath.basename(name))[0]
+    return _find_iso_day(posixpath.splitext(posixpath.basename(name))[0])
+
+
+def find_day_in_title(title: str) -> datetime | None:
+    """Return the day with which a title begins or ends, such as "Standup 2026-11-09" or "Monday, 9 November 2026"."""
+    day = _find_iso_day(title)
+    if day is not None:
+        return day
+    for pattern in _DATES_IN_TITLE:
+        match = pattern.search(title.strip())
+        if match is None or int(match["year"]) < FIRST_PLAUSIBLE_YEAR:
+            continue
+        month = _MONTHS.index(match["month"][:3].lower()) + 1
+        return parse_time(f"{match['year']}-{month:02}-{int(match['day']):02}")
+    return None
+
+
+def _find_iso_day(text: str) -> datetime | None:
     for pattern in _DAYS_IN_NAME:
-        match = pattern.search(stem)
+        match = pattern.search(text)
         day = parse_time(f"{match[1]}-{match[3]}-{match[4]}") if match else None
         if day is not None and day.year >= FIRST_PLAUSIBLE_YEAR:
             return day
@@ -59,14 +87,15 @@ def find_day_in_name(name: str) -> datetime | None:
 
 
 def find_written_at(file: FetchedFile, document: ParsedDocument | None) -> datetime | None:
-    """Return the time in the document, else the day in the file name, else the modification time; None without any.
+    """Return the time in the document, else the day in its name or title, else its modification time; None without any.
 
-    A file that was changed on the day in its name has the exact time, and one that was changed before it is a plan.
+    A file that was changed on that day has the exact time, and one that was changed before that day is a plan.
     """
     if document and document.written_at:
         return document.written_at
     modified_at = file.modified_at if file.modified_at and file.modified_at.year >= FIRST_PLAUSIBLE_YEAR else None
-    day = find_day_in_name(file.name)
+    title = document.title if document and document.format == "markdown" else None
+    day = find_day_in_name(file.name) or (find_day_in_title(title) if title else None)
     if day is None or (modified_at is not None and modified_at.date() <= day.date()):
         return modified_at
     return day
