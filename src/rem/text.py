@@ -15,6 +15,7 @@ UNSTORABLE_CHARACTER = re.compile("[\0\ud800-\udfff]")
 """NUL and lone surrogates, which PostgreSQL cannot store."""
 MAX_LISTED_CHOICES = 16
 """Up to this number of choices are listed in an error message."""
+_MESSAGE_KEY = re.compile(r"\Asession-([0-9a-f]{4})[0-9a-f-]{32}(-msg-[0-9]+)\Z")
 _ANY_WORD = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 _LAST_WORD = re.compile(r"(?<![^\s(\[\"'“„])([^\W\d_]{1,8}(?:\.[^\W\d_]{1,3})*)\.\Z")
@@ -201,3 +202,8 @@ def _restore_apostrophe(match: re.Match[str]) -> str:
         return f"{word[:-2]}n't"
     ending = len(match["verb"] or match["are"] or "s")
     return word if word.lower() == "were" else f"{word[:-ending]}'{word[-ending:]}"
+
+
+def shorten_message_key(key: str) -> str:
+    """Return the key of a message as people read it, without most of the id of its session; other keys as they are."""
+    return _MESSAGE_KEY.sub(r"\1…\2", key)

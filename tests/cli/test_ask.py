@@ -57,6 +57,14 @@ def test_session_continues_and_verbose_shows_tool_calls(scripted: dict[str, str]
     assert "I am Zoe" in str(model.requests[-1]["messages"])
 
 
+def test_statement_without_a_user_says_that_only_its_session_finds_it(dsn: str) -> None:
+    here = {"POSTGRES__CONNECTION_STRING": dsn}
+    told = rem("ask", "My bike is red.", settings=here)
+    assert "No user is set, so only this session finds what you say here." in told.stderr
+    assert "No user is set" not in rem("ask", "Which colour is my bike?", settings=here).stderr
+    assert "No user is set" not in rem("ask", "My bike is red.", "--user", "zoe", settings=here).stderr
+
+
 def test_answer_without_model_is_an_excerpt_with_its_key(dsn: str) -> None:
     settings = {"POSTGRES__CONNECTION_STRING": dsn}
     output("demo", settings=settings)

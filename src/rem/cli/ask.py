@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rem.cli.runtime import (
+    NO_USER_HINT,
     ApiKeyOption,
     JsonOption,
     TenantOption,
@@ -113,6 +114,8 @@ async def _ask_here(context: AgentContext, text: str, agent: str, model: str | N
     """Ask an agent in this process and print its answer. Return the confidence that it stated."""
     from rem.agents.chat import AgentRequest
     from rem.cli.approvals import ask_in_terminal
+    from rem.message_kinds import classify_message
+    from rem.models.message import MessageKind
 
     async with _open_agents() as agents:
         answer = await agents.start(AgentRequest(context=context, text=text, agent=agent, model=model))
@@ -123,7 +126,9 @@ async def _ask_here(context: AgentContext, text: str, agent: str, model: str | N
         while (rest := await ask_in_terminal(agents, answer, in_session)) is not None:
             answer = rest
             confidence = await print_events(answer, is_new=False)
-        return confidence
+    if context.user_id is None and classify_message(text) is MessageKind.STATEMENT:
+        print_to_stderr(NO_USER_HINT)
+    return confidence
 
 
 async def _ask_server(

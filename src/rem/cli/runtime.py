@@ -21,6 +21,11 @@ R = TypeVar("R")
 
 SHARED = "-"
 """The value of --user for the rows that the tenant shares, if there is a default user."""
+NO_USER_HINT = (
+    "No user is set, so only this session finds what you say here. To find it from everywhere, add "
+    "--user you@example.com, or once for all commands: rem config set user you@example.com"
+)
+"""What somebody is told who says something without a user."""
 
 
 def resolve_user(context: typer.Context, user: str | None) -> str | None:

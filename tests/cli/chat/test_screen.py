@@ -6,12 +6,14 @@ import io
 import re
 import threading
 
+import pytest
 from rich.console import ConsoleRenderable, RenderHook
 
 from rem.cli.chat.screen import LockedConsole, Screen
 from rem.events import AnyEvent, MetadataEvent, ProgressEvent, TextEvent, ToolCallEvent
 
-KEY = "session-1-msg-2"
+KEY = "session-550e8400-e29b-41d4-a716-446655440000-msg-2"
+SHOWN_KEY = "550e…-msg-2"
 
 
 class _DrawInBetween(RenderHook):
@@ -54,16 +56,22 @@ def test_line_below_the_answer_is_erased_before_text_is_printed() -> None:
     assert " sNoted" not in shown
 
 
-def test_sources_that_the_answer_names_are_not_repeated() -> None:
+@pytest.mark.parametrize("named", [KEY, SHOWN_KEY])
+def test_sources_that_the_answer_names_are_not_repeated(named: str) -> None:
     call = {"sources": [KEY, "atlas"], "confidence": 0.72}
     shown = _show(
         ToolCallEvent(tool_name="register_metadata", tool_id="1", status="started", arguments=call),
         MetadataEvent(sources=[KEY, "atlas"], confidence=0.72),
         ToolCallEvent(tool_name="register_metadata", tool_id="1", status="completed"),
-        TextEvent(content=f"1. `{KEY}`: My bike is red."),
+        TextEvent(content=f"1. `{named}`: My bike is red."),
     )
     assert "register_metadata(" not in shown
     assert shown.rindex("· sources: atlas, confidence 72%") > shown.rindex("My bike is red.")
+
+
+def test_key_of_a_message_is_shortened_among_the_sources() -> None:
+    shown = _show(MetadataEvent(sources=[KEY, "atlas"]), TextEvent(content="Your bike is red."))
+    assert f"· sources: {SHOWN_KEY}, atlas" in shown
 
 
 def test_slow_call_is_printed_once() -> None:

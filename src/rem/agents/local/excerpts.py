@@ -13,7 +13,7 @@ import orjson
 
 from rem.query.list_questions import NOTHING_STORED
 from rem.query.natural import WEAK_NOTE
-from rem.text import collapse_spaces
+from rem.text import collapse_spaces, shorten_message_key
 from rem.tools import excerpt
 from rem.tools.rows import find_note_title, find_text
 
@@ -257,7 +257,8 @@ def _describe_successor(row: Mapping[str, Any]) -> str:
         return ""
     day = describe_date(str(row.get("superseded_at", "")))
     when = f" {day}" if day in ("today", "yesterday") else f" on {day}" if day else ""
-    return f"superseded{when} by `{_format_value(row['superseded_by']).replace('`', '')}`"
+    key = _format_value(shorten_message_key(str(row["superseded_by"]))).replace("`", "")
+    return f"superseded{when} by `{key}`"
 
 
 def _list_quotable_parts(row: Mapping[str, Any], question: str, max_chars: int) -> Iterator[str]:
@@ -313,7 +314,7 @@ def _estimate_confidence(result: Mapping[str, Any], best_row: Mapping[str, Any])
 def _make_label(item: Excerpt) -> str:
     if item.key is None:
         return ""
-    key = item.key.replace("`", "")
+    key = shorten_message_key(item.key).replace("`", "")
     return f"`{key}` ({item.kind}): " if item.kind else f"`{key}`: "
 
 

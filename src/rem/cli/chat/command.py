@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rem.cli.runtime import ApiKeyOption, TenantOption, UrlOption, UserOption, print_to_stderr, run_async
+from rem.cli.runtime import NO_USER_HINT, ApiKeyOption, TenantOption, UrlOption, UserOption, print_to_stderr, run_async
 
 if TYPE_CHECKING:
     from rem.cli.chat.connection import ChatConnection
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 MAX_EARLIER_SESSIONS = 5
 MAX_EARLIER_MESSAGES = 200
-NO_USER_NOTE = (
-    "No user is set, so only this session finds what you say here. To find it from everywhere, add "
-    "--user you@example.com, or once for all commands: rem config set user you@example.com"
-)
 
 
 def chat(
@@ -42,7 +38,7 @@ def chat(
     from rem.context import AgentContext, Scope
 
     if user is None and url is None:
-        print_to_stderr(NO_USER_NOTE)
+        print_to_stderr(NO_USER_HINT)
     scope = Scope.for_user(user, tenant)
     email = user if user and "@" in user else None
     context = AgentContext(user_id=scope.user_id, user_email=email, tenant_id=tenant, client_id="cli")

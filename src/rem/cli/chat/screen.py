@@ -27,6 +27,7 @@ from rem.events import (
     TextEvent,
     ToolCallEvent,
 )
+from rem.text import shorten_message_key
 
 if TYPE_CHECKING:
     from rem.events import AnyEvent
@@ -178,7 +179,8 @@ class Screen:
 
     def _show_metadata(self) -> None:
         """Print the sources that the answer does not name itself, and its confidence."""
-        sources = [source for source in self._sources if source not in self._answer]
+        unnamed = [source for source in self._sources if source not in self._answer]
+        sources = [key for key in map(shorten_message_key, unnamed) if key not in self._answer]
         parts = [f"sources: {', '.join(sources)}"] if sources else []
         if self._confidence is not None:
             parts.append(f"confidence {self._confidence:.0%}")
