@@ -508,6 +508,19 @@ async def test_question_about_the_author_shows_the_profile_and_own_statements(re
     assert (await rem.ask(text, user="bob@example.com", now=NOW)).results == []
 
 
+async def test_statements_in_lower_case_say_who_the_author_is(rem: Rem) -> None:
+    alice = await _store_week(rem)
+    session = await alice.upsert(Session(name="Own chat"))
+    told = ["im a nurse", "i love climbing", "i cant eat peanuts", "my dog is called biscuit", "i've got two sisters"]
+    for index, content in enumerate((*told, "the roof is red", "i parked at the gate")):
+        at = datetime(2026, 11, 13, 9, index, tzinfo=UTC)
+        await alice.upsert(
+            Message(session_id=session.id, message_index=index, role="user", content=content, created_at=at)
+        )
+    result = await rem.ask("what do you know about me", user=ALICE, now=NOW)
+    assert [row["content"] for row in result.results] == ["Alice: Her own profile.", *reversed(told)]
+
+
 async def test_time_without_rows_is_said_to_be_empty(rem: Rem) -> None:
     await _store_week(rem)
     for text, note in {

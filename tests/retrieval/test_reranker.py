@@ -398,7 +398,7 @@ async def order(
     texts = [str(place) for place in range(len(logits))]
     notes: list[str] = []
     reranker = RowReranker(Given(dict(zip(texts, logits, strict=True))), weight, candidates)
-    return await reranker.order(question, texts, scores, notes), notes
+    return (await reranker.order(question, texts, scores, notes)).places, notes
 
 
 @pytest.mark.parametrize(
@@ -431,7 +431,8 @@ async def test_long_texts_are_read_up_to_a_length() -> None:
     texts = ["a" * 60, "b" * 30, "c" * 20]
     given = Given({texts[0]: 0.0, texts[1]: 5.0, texts[2]: 9.0})
     for max_chars, found in ((100, [1, 0, 2]), (110, [2, 1, 0]), (50, [0, 1, 2]), (None, [2, 1, 0])):
-        assert await RowReranker(given, 1.0, 20, max_chars).order("q", texts, [0.3, 0.2, 0.1], []) == found
+        ordered = await RowReranker(given, 1.0, 20, max_chars).order("q", texts, [0.3, 0.2, 0.1], [])
+        assert ordered.places == found
 
 
 async def test_failure_keeps_the_order_of_the_scores_with_a_note() -> None:

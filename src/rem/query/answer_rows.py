@@ -15,7 +15,7 @@ from rem.query.own_properties import asks_for_property, is_about_other_owner, st
 from rem.query.question_words import QuestionWords, find_asked_name, find_content_words
 from rem.query.result import Steps
 from rem.query.stated_changes import general_words
-from rem.query.superseded import mark_superseded
+from rem.query.superseded import Rating, mark_superseded
 from rem.retrieval.reranker import order_by_score
 from rem.rules import word_sets
 from rem.text import fold_text, split_sentences
@@ -73,14 +73,21 @@ async def arrange_answer(
     fits = rate_rows(question, asked, rows)
     steps, notes = Steps(result.steps), list(result.notes)
     if reranker is None or len(rows) < 2:
-        order = order_by_score(fits)
+        order, ratings = order_by_score(fits), {}
     else:
         with steps.measure("rerank") as step:
             texts = [join_texts(get_continued(row), get_text(row)) for row in rows]
-            order = await reranker.order(question, texts, fits, notes)
+            ranked = await reranker.order(question, texts, fits, notes)
+            order, ratings = ranked.places, rate_answers(fits, ranked.logits, reranker.weight)
             step.rows = min(len(rows), reranker.candidates)
-    ordered = await mark_superseded(store, question, asked, [rows[place] for place in order])
+    placed = {place: ratings[row] for place, row in enumerate(order) if row in ratings}
+    ordered = await mark_superseded(store, question, asked, [rows[row] for row in order], placed)
     return replace(result, results=ordered, notes=tuple(notes), steps=tuple(steps))
+
+
+def rate_answers(fits: Sequence[float], logits: Mapping[int, float], weight: float) -> dict[int, Rating]:
+    """Return what the fit and the reranker say about each row that the reranker has read."""
+    return {place: Rating(logit, fits[place] + weight * logit) for place, logit in logits.items()}
 
 
 def rate_rows(question: str, asked: QuestionWords, rows: Sequence[dict[str, Any]]) -> list[float]:

@@ -59,6 +59,8 @@ class Sentence:
     is_state: bool
     """Whether it says how something is now."""
     refers_back: bool
+    is_adjustment: bool
+    """Whether it changes a value of "it": "they put it up to 455"."""
     is_succession: bool
     """Whether it says that somebody took the place of somebody else."""
     is_return: bool
@@ -146,6 +148,7 @@ def parse_sentence(sentence: str) -> Sentence:
         is_revision=_revisions().search(text) is not None,
         is_state=_STATE.search(text) is not None,
         refers_back=refers_back(text),
+        is_adjustment=_adjustments().search(text) is not None,
         is_succession=_successions().search(text) is not None,
         is_return=_returned().search(text) is not None,
         is_absence=_absent().search(text) is not None,
@@ -180,6 +183,11 @@ def general_words() -> frozenset[str]:
 @cache
 def _successions() -> re.Pattern[str]:
     return re.compile(rf"\b{alternatives('changes.successions')}\b")
+
+
+@cache
+def _adjustments() -> re.Pattern[str]:
+    return re.compile(rf"\b{alternatives('changes.adjustments')}\b")
 
 
 @cache

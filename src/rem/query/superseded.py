@@ -9,10 +9,11 @@ The rules are English.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -52,10 +53,46 @@ CLOSER_SHARE = 0.95
 """A newer text with this share of the older one's similarity is as near to the question."""
 MAX_REFERENCE_DISTANCE = 6
 """A correction without a subject ("Actually it's Thursday") refers to one of this many messages before it."""
+CERTAIN_LOGIT = 6.0
+"""The logit of a row that surely answers a question, or, below zero, surely does not."""
+EVIDENCE: Mapping[str, float] = MappingProxyType(
+    {
+        "newer_answers": 2.2,
+        "older_answers": 1.4,
+        "difference": 3.1,
+        "common_word": 0.8,
+        "same_kind": 0.5,
+        "missing_kind": -1.7,
+        "change": 0.9,
+        "revision": 0.3,
+        "polar": 1.6,
+    }
+)
+"""Weights of what speaks for a replacement, by logistic regression (docs/retrieval-experiments.md)."""
+MIN_EVIDENCE = 6.1
+"""A replacement is at least four times as likely as none."""
+MAX_COUNTED_WORDS = 4
 _POLAR = re.compile(
     r"\s*(?:so |and |but )*(?:is|are|was|were|am|do|does|did|has|have|had|will|would|can|could|should)(?:n't)? "
     r"(?!you\b)"
 )
+_FORMER = re.compile(r"\b(?:originally|initially|at first|used to|previously|formerly|did \w+ (?:first|plan))\b")
+"""In a question: it asks for what was so before, and nothing replaces that."""
+_HOLDER = re.compile(r"\bwho(?:'s|s)? (?:has|have|had|got|keeps|holds|looks after|is keeping)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """What the reranker says about a row."""
+
+    logit: float
+    total: float
+    """The sum by which the rows are ordered: the fit and the weighted logit."""
+
+    @property
+    def certainty(self) -> float:
+        """Whether the row answers the question: from -1, surely not, to 1, surely."""
+        return max(-1.0, min(self.logit / CERTAIN_LOGIT, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +145,8 @@ class _Question:
     """Whether it asks who somebody is."""
     is_polar: bool
     """Whether it asks for yes or no: then the newest statement about its subject counts."""
+    is_about_holder: bool
+    """Whether it asks who has something."""
 
     @property
     def shapes(self) -> frozenset[ValueKind]:
@@ -116,17 +155,33 @@ class _Question:
 
 
 async def mark_superseded(
-    store: Store, question: str, words: QuestionWords, rows: list[dict[str, Any]]
+    store: Store,
+    question: str,
+    words: QuestionWords,
+    rows: list[dict[str, Any]],
+    ratings: Mapping[int, Rating] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """Return the rows with each newer one before those that it replaces.
 
-    A replaced row gets `superseded_by`, the key of the newer row, and `superseded_at`, its date.
+    A replaced row gets `superseded_by`, the key of the newer row, and `superseded_at`, its date. `ratings` are those of
+    the rows that the reranker has read, by place.
     """
     asked = _parse_question(question, words)
     compared = list(_prepare(asked, rows))
-    if len(compared) < 2:
+    if len(compared) < 2 or _FORMER.search(question.lower()):
         return rows
     cosines = await load_cosines(store, rows[:MAX_COMPARED_ROWS])
+    return arrange_superseded(asked, rows, compared, cosines, ratings)
+
+
+def arrange_superseded(
+    asked: _Question,
+    rows: list[dict[str, Any]],
+    compared: Sequence[_Row],
+    cosines: Mapping[frozenset[str], float],
+    ratings: Mapping[int, Rating],
+) -> list[dict[str, Any]]:
+    """Return the rows with each newer one before those that it replaces."""
     newest: dict[int, _Row] = {}
     for older in compared:
         for newer in compared:
@@ -134,7 +189,10 @@ async def mark_superseded(
             is_newest = older.place not in newest or newest[older.place].time < newer.time
             is_corrected = older.entity_id in newer.corrected_ids
             # What was said of somebody later does not change who it is.
-            is_replaced = is_corrected or (not asked.is_introduction and _replaces(newer, older, asked, cosine))
+            is_replaced = is_corrected or (
+                not asked.is_introduction
+                and (_replaces(newer, older, asked, cosine) or _outweighs(newer, older, asked, cosine, ratings))
+            )
             if is_newest and is_replaced:
                 newest[older.place] = newer
     return _reorder(rows, newest, {row.place for row in compared if row.is_long})
@@ -212,6 +270,7 @@ def _parse_question(question: str, words: QuestionWords) -> _Question:
         question,
         find_asked_name(question) is not None,
         _POLAR.match(text) is not None,
+        _HOLDER.search(text) is not None,
     )
 
 
@@ -239,10 +298,41 @@ def _replaces(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool
         return True
     if topic.is_near and _renews(newer, older, asked):
         return True
-    if _succeeds(newer.part, older, asked, topic):
+    if _succeeds(newer.part, older, asked, topic) or _changes_hands(newer.part, older.part, asked, topic):
+        return True
+    if _adjusts(newer.part, older.part, asked):
         return True
     pairs = ((new, old) for new in newer.part.sentences for old in older.part.sentences)
     return any(_contradicts(new, old, asked, topic) for new, old in pairs)
+
+
+def _outweighs(newer: _Row, older: _Row, asked: _Question, cosine: float, ratings: Mapping[int, Rating]) -> bool:
+    """Return whether a row answers the question as an older one does, by the reranker and by what both have in common.
+
+    This finds changes without a word of change: "Dad's operation is on the 18th", "Dad rang, op on the 25th".
+    """
+    new, old = ratings.get(newer.place), ratings.get(older.place)
+    if new is None or old is None or older.is_undated or newer.time <= older.time or newer.is_about_other_owner:
+        return False
+    if newer.is_note and not (older.is_note and cosine >= SAME_NOTE_COSINE):
+        return False
+    has_kind = bool(asked.shapes & newer.part.shapes & older.part.shapes)
+    misses_kind = bool(asked.shapes & older.part.shapes) and not asked.shapes & newer.part.shapes
+    common = len((newer.words & older.words) - filler_words())
+    if not common or old.certainty <= 0:
+        return False
+    evidence = (
+        EVIDENCE["newer_answers"] * new.certainty
+        + EVIDENCE["older_answers"] * old.certainty
+        + EVIDENCE["difference"] * min(new.total - old.total, 0.0)
+        + EVIDENCE["common_word"] * min(common, MAX_COUNTED_WORDS)
+        + EVIDENCE["same_kind"] * has_kind
+        + EVIDENCE["missing_kind"] * misses_kind
+        + EVIDENCE["change"] * newer.part.has_change
+        + EVIDENCE["revision"] * newer.part.is_revision
+        + EVIDENCE["polar"] * asked.is_polar
+    )
+    return evidence >= MIN_EVIDENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,6 +491,23 @@ def _succeeds(new: Part, older: _Row, asked: _Question, topic: _Topic) -> bool:
     if "name" not in asked.words.kinds or not topic.is_near or len((new.words & older.words) - filler_words()) < 2:
         return False
     return any(sentence.is_succession for sentence in new.sentences)
+
+
+def _changes_hands(new: Part, old: Part, asked: _Question, topic: _Topic) -> bool:
+    """Return whether a thing has another holder, if the question asks who has it.
+
+    "The spare key is with Mrs Doherty", and then "Mrs Doherty moved away, the key is with Tom now".
+    """
+    is_near = topic.is_near and bool(topic.common) and len(topic.missing) <= 1
+    holders = (new.words & old.words) - asked.words.words - filler_words() - general_words()
+    return asked.is_about_holder and new.has_change and is_near and bool(holders)
+
+
+def _adjusts(new: Part, old: Part, asked: _Question) -> bool:
+    """Return whether a part has another value of the asked kind for "it": "Aviva put it up to 455"."""
+    shapes = asked.shapes & new.shapes & old.shapes
+    common = (new.words & old.words) - filler_words() - general_words()
+    return bool(shapes) and bool(common) and any(sentence.is_adjustment for sentence in new.sentences)
 
 
 def _returns(new: Part, old: Part, asked: _Question) -> bool:

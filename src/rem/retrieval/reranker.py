@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
@@ -34,6 +34,16 @@ class Reranker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class RowOrder:
+    """The order of rows by a reranker."""
+
+    places: list[int]
+    """The positions of the rows, best first."""
+    logits: Mapping[int, float]
+    """The logit of each row that the model has read, by position; empty if the model failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class RowReranker:
     """Orders rows by the sum of their scores and the weighted logits of a model, which reads the best ones."""
 
@@ -43,8 +53,8 @@ class RowReranker:
     max_chars: int | None = None
     """The length of the texts together that the model reads."""
 
-    async def order(self, question: str, texts: Sequence[str], scores: Sequence[float], notes: list[str]) -> list[int]:
-        """Return the positions of the rows, best first; those of equal sums in the order of their scores.
+    async def order(self, question: str, texts: Sequence[str], scores: Sequence[float], notes: list[str]) -> RowOrder:
+        """Return the order of the rows; those of equal sums in the order of their scores.
 
         Rows that the model does not read come last. If the model fails, the scores alone decide, and a note says so.
         """
@@ -56,9 +66,10 @@ class RowReranker:
         except RerankerError as error:
             logger.warning("The reranker failed, so its order is not used: {}", error)
             notes.append(f"Not reranked: {error}")
-            return places
+            return RowOrder(places, {})
         sums = [scores[place] + self.weight * logit for place, logit in zip(best, logits, strict=True)]
-        return [*(best[place] for place in order_by_score(sums)), *rest]
+        ordered = [*(best[place] for place in order_by_score(sums)), *rest]
+        return RowOrder(ordered, dict(zip(best, logits, strict=True)))
 
     def _count_read(self, lengths: Sequence[int]) -> int:
         if self.max_chars is None:

@@ -169,7 +169,7 @@ class Searcher:
             return rows
         texts = [row["passage"]["text"] or "" for row in rows]
         with report.steps.measure("rerank") as step:
-            order = await self._reranker.order(query.text, texts, [row["score"] for row in rows], report.notes)
+            order = (await self._reranker.order(query.text, texts, [row["score"] for row in rows], report.notes)).places
             step.rows = min(len(rows), self._reranker.candidates)
         return [rows[place] for place in order[: query.limit]]
 
