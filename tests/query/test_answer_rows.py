@@ -12,7 +12,7 @@ import pytest
 
 from rem.app import Rem
 from rem.memory.message import NewMessage
-from rem.models import Moment, Role
+from rem.models import Moment, Resource, Role
 from rem.models.field_types import utc_now
 from rem.query.answer_rows import drop_copies, rate_rows
 from rem.query.natural import WEAK_NOTE
@@ -178,6 +178,39 @@ async def test_newer_statement_comes_first_and_the_older_is_marked(
     (replaced,) = [row for row in rows if row["record"]["content"] == old]
     assert replaced["superseded_by"] == rows[0]["key"]
     assert replaced["superseded_at"] == rows[0]["happened_at"][:10]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "question"),
+    [
+        ("I live in Svendborg.", "We moved to Aarhus last week.", "Where do I live?"),
+        ("The standup is at 9:30.", "The standup is at 10:15 from now on.", "When is the standup?"),
+        (
+            "My dentist appointment is on 3 December at 14:30.",
+            "The dentist moved my appointment to 10 December at 9:00.",
+            "When is my dentist appointment?",
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_old_remembered", [False, True])
+async def test_remembered_statement_replaces_an_older_one(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record], is_old_remembered: bool, old: str, new: str, question: str
+) -> None:
+    await tell(rem, sql, 5, *_NOISE, *([] if is_old_remembered else [old]))
+    if is_old_remembered:
+        await rem.remember(old, user=_USER)
+    note = await rem.remember(new, user=_USER)
+    rows = await answer(rem, question)
+    assert rows[0]["key"] == note.key
+    (replaced,) = [row for row in rows if row["record"]["content"] == old]
+    assert replaced["superseded_by"] == note.key
+
+
+async def test_stored_text_does_not_replace_a_statement(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    await tell(rem, sql, 5, *_NOISE, "The standup is at 9:30.")
+    plan = Resource(name="Plan", content="The standup is at 10:15 from now on.", timestamp=utc_now())
+    await rem.store(_USER).upsert(plan)
+    assert not [row for row in await answer(rem, "When is the standup?") if "superseded_by" in row]
 
 
 @pytest.mark.parametrize(("right", "other", "question"), _NOT_REPLACED)

@@ -21,8 +21,9 @@ from rem.dreaming.owner_lock import hold_owner_lock
 from rem.errors import ConflictError, InvalidInputError, NotFoundError
 from rem.forgetting.topic import MAX_TEXT_CHARS, TopicFinder, TopicRow, select_replaced, sort_rows
 from rem.forgetting.traces import erase_traces
-from rem.memory.remember import ORIGIN, find_free_name, make_name, remember
+from rem.memory.remember import find_free_name, make_name, remember
 from rem.models import Approval, Entity, Resource, RiskLevel
+from rem.models.resource import REMEMBERED_ORIGIN
 from rem.text import collapse_spaces, split_sentences, split_words
 
 if TYPE_CHECKING:
@@ -411,7 +412,7 @@ class _Work:
         corrected = replace_sentences(old_text, self._plan.topic, new_text)
         history = [*entity.metadata.get("corrections", []), {"at": self._now.isoformat(), **self._keep_old(old_text)}]
         changes: dict[str, Any] = {field_name: corrected, "metadata": {**entity.metadata, "corrections": history}}
-        if isinstance(entity, Resource) and entity.origin == ORIGIN and corrected == new_text:
+        if isinstance(entity, Resource) and entity.origin == REMEMBERED_ORIGIN and corrected == new_text:
             # Its name repeats its text.
             changes |= {
                 "name": await find_free_name(self._store, make_name(new_text, self._now, self._store.executor.sealer)),

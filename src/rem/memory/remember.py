@@ -12,14 +12,13 @@ from rem.db.sql import query
 from rem.errors import InvalidInputError
 from rem.models import Resource
 from rem.models.field_types import check_text
+from rem.models.resource import REMEMBERED_ORIGIN
 from rem.text import collapse_spaces
 
 if TYPE_CHECKING:
     from rem.db.store import Store
     from rem.encryption.sealed_values import Sealer
 
-ORIGIN = "tool:remember"
-"""The origin of remembered statements."""
 CATEGORY = "statement"
 MAX_STATEMENT_CHARS = 20_000
 MAX_TITLE_WORDS = 7
@@ -60,7 +59,7 @@ async def remember(
                 content=statement,
                 category=CATEGORY,
                 timestamp=at,
-                origin=ORIGIN,
+                origin=REMEMBERED_ORIGIN,
                 tags=list(tags or ()),
                 metadata=dict(metadata or {}),
             )
@@ -86,7 +85,7 @@ def _check_statement(text: str) -> str:
 async def _find_same(store: Store, statement: str) -> list[Resource]:
     """Return the owner's rows with this statement. The keyed hash of an encrypted one leads to it."""
     sealer = store.executor.sealer
-    where: Where = {"origin": ORIGIN, "content": statement}
+    where: Where = {"origin": REMEMBERED_ORIGIN, "content": statement}
     if sealer is not None and sealer.is_sealing:
         where = Compare("content", "LIKE", f"rem1:%:{_escape(sealer.digest(statement))}:%")
     rows = await store.find(Resource, where)

@@ -7,6 +7,9 @@ from pydantic import Field
 from rem.models.entity import Entity
 from rem.models.field_types import JsonList, Label, UtcDateTime
 
+REMEMBERED_ORIGIN = "tool:remember"
+"""The origin of statements that REM was told to remember."""
+
 
 class Resource(Entity, table="resources", summary="content", search=("content",)):
     """A text with a readable name. The chunks of a long document share a `uri` and have an `ordinal`."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.db.sql import query as sql
+from rem.models.resource import REMEMBERED_ORIGIN
 from rem.query.continuations import get_continued
 from rem.query.own_properties import AUTHOR, MAX_SENTENCES, find_asked_properties, is_about_other_owner
 from rem.query.question_words import QuestionWords, find_asked_name, find_content_words
@@ -103,6 +104,7 @@ class _Row:
     key: str
     at: datetime
     is_note: bool
+    """Whether it is a text that somebody stored, and no statement of the user (`_is_statement`)."""
     is_undated: bool
     """Whether it is a note without a date, which counts as older than everything."""
     score: float
@@ -239,7 +241,7 @@ def _prepare(asked: _Question, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]
             place,
             str(key),
             datetime.min.replace(tzinfo=UTC) if is_undated else datetime.fromisoformat(str(happened_at)),
-            row["table"] == "resources",
+            not _is_statement(row),
             is_undated,
             float(row.get("score") or 0.0),
             float(row.get("similarity") or 0.0),
@@ -253,6 +255,11 @@ def _prepare(asked: _Question, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]
             is_about_other_owner(asked.text, text),
             _read_corrected_ids(record),
         )
+
+
+def _is_statement(row: dict[str, Any]) -> bool:
+    """Return whether the user said a row: in a session, or as a note that REM was told to remember."""
+    return bool(row["table"] == "messages" or row["record"].get("origin") == REMEMBERED_ORIGIN)
 
 
 def _read_corrected_ids(record: dict[str, Any]) -> frozenset[str]:
