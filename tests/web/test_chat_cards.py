@@ -147,6 +147,21 @@ def test_an_irreversible_action_waits_for_consent(tab: Tab) -> None:
     assert httpx2.get(path, headers=tab.headers).status_code == 404
 
 
+def test_a_message_answers_a_request_for_consent(tab: Tab) -> None:
+    tab.open("/chat")
+    choose_agent(tab, "rem:local")
+    ask(tab, "Remember that my flight to Oslo is SK1425.")
+    wait_for_answer(tab)
+    ask(tab, "Correct: my flight to Oslo is SK1427")
+    tab.page.get_by_role("dialog").get_by_role("button", name="Close").click(timeout=SLOW_MS)
+    card = tab.page.get_by_role("region", name="This needs your consent")
+    expect(card).to_have_attribute("data-state", "open")
+    ask(tab, "yes")
+    wait_for_answer(tab)
+    expect(card).to_have_attribute("data-state", "answered")
+    expect(card.get_by_role("button", name="Answer")).to_have_count(0)
+
+
 def test_arguments_are_edited_before_consent_and_another_call_is_rejected(tab: Tab, script: ScriptedModel) -> None:
     agents = f"{tab.address}/api/v1/agents"
     headers = {**tab.headers, "Content-Type": "application/yaml"}

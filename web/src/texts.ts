@@ -481,6 +481,7 @@ export const texts = {
       messages: "Messages",
       sessions: "Chats",
       schemas: "Agents",
+      approvals: "Approvals",
     } as Record<string, string>,
     deleted: (rows: number) => `${count(rows, "deleted thing", "deleted things")}, which can be restored`,
     sample: "Sample workspace",

@@ -30,7 +30,7 @@ export function CardBox({ shown, answer, canAnswer, isRepeated, onSubmit }: Prop
   const { card } = shown;
   const isInline = card.display_style === "inline";
   const [isShown, setIsShown] = useState(shown.isNew && !isInline);
-  const { state, secondsLeft, outcome } = useCardState(shown, answer);
+  const { state, secondsLeft, outcome } = useCardState(shown, answer, canAnswer);
   const submit = (sent: Submit) => {
     setIsShown(false);
     onSubmit(card, sent);
@@ -74,8 +74,12 @@ export function CardBox({ shown, answer, canAnswer, isRepeated, onSubmit }: Prop
   );
 }
 
-/** Whether a card can still be answered. A request for consent may have been decided elsewhere. */
-function useCardState(shown: ShownCard, answer: Submit | null): { state: CardState; secondsLeft: number | null; outcome: string } {
+/** Whether a card can still be answered. A request for consent may have been decided elsewhere, or by a message ("yes"). */
+function useCardState(
+  shown: ShownCard,
+  answer: Submit | null,
+  canAnswer: boolean,
+): { state: CardState; secondsLeft: number | null; outcome: string } {
   const { card } = shown;
   const end = card.timeout_ms === undefined ? null : shown.shownAt + card.timeout_ms;
   const [now, setNow] = useState(Date.now());
@@ -88,12 +92,13 @@ function useCardState(shown: ShownCard, answer: Submit | null): { state: CardSta
   }, [isTicking]);
   const approval = card.id.startsWith(APPROVAL_PREFIX) ? card.id.slice(APPROVAL_PREFIX.length) : null;
   useEffect(() => {
-    if (!approval || shown.isNew) return;
+    // While an answer runs, nobody can answer the card. When it ends, it may have decided the request.
+    if (!approval || !canAnswer) return;
     call("GET /api/v1/approvals/{approval}", { path: { approval } }).then(
       ({ status }) => status !== "pending" && setDecision(status),
       () => setDecision("expired"),
     );
-  }, [approval, shown.isNew]);
+  }, [approval, canAnswer]);
   const secondsLeft = end === null ? null : Math.max(0, Math.ceil((end - now) / 1000));
   if (answer) {
     const action = listParts(card)
