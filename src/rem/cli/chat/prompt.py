@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -105,15 +106,23 @@ def _make_history(load_earlier: LoadEarlier) -> History:
         They come from the memory and are kept nowhere else: what is forgotten there is forgotten here.
         """
 
+        _loading: asyncio.Future[Sequence[str]] | None = None
+
         async def load(self) -> AsyncGenerator[str]:
-            """Yield the messages, newest first."""
-            if not self._loaded:
-                earlier = await load_earlier()
-                # The first message of this chat may be stored already.
-                self._loaded_strings += [text for text in reversed(earlier) if text not in self._loaded_strings]
-                self._loaded = True
-            for text in self._loaded_strings:
+            """Yield the messages, newest first: those of this chat at once."""
+            known = list(self._loaded_strings)
+            for text in known:
                 yield text
+            if not self._loaded:
+                # A prompt that ends cancels this generator. The next one goes on waiting for the same messages.
+                self._loading = self._loading or asyncio.ensure_future(load_earlier())
+                earlier = await asyncio.shield(self._loading)
+                # The first message of this chat may be stored already.
+                older = [text for text in reversed(earlier) if text not in self._loaded_strings]
+                self._loaded_strings += older
+                self._loaded = True
+                for text in older:
+                    yield text
 
     return EarlierMessages()
 
