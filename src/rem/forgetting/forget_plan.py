@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rem.db.database import Connection
 
 MAX_LABEL_CHARS = 1024
-CURSOR_PREFETCH_ROWS = 10
+CURSOR_PREFETCH_ROWS = 5
 """Rows that are decoded at once, while no other request is served. They can be large."""
 _CONTAINERS = frozenset({"sessions", "users"})
 """Tables whose rows hold much other information. Their fields are emptied, and the rows stay."""
