@@ -7,19 +7,10 @@ from typing import Any
 import httpx2
 from playwright.sync_api import expect
 
+from tests.api.chat.test_approvals import AGENT as CAREFUL
 from tests.scripted_model import Call, Script, ScriptedModel, Step, has_result, last_text
 from tests.web.browser import Tab
 from tests.web.chat_steps import SLOW_MS, ask, choose_agent, get_session_id, wait_for_answer
-
-CAREFUL = """
-type: object
-description: You keep what the user says.
-json_schema_extra:
-  kind: agent
-  name: careful
-  tools: [{name: remember}]
-  consent: [irreversible, reversible_with_delay]
-"""
 
 
 def show_card(card: dict[str, Any]) -> Script:

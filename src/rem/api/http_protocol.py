@@ -41,7 +41,7 @@ class ProtectedHttpProtocol(HttpToolsProtocol):
     """Serves one connection, with limits on its headers, on the time that it waits, and on their number."""
 
     connections_by_network: ClassVar[Counter[str]] = Counter()
-    """How many connections of this process are open, by the network of the client."""
+    """The number of open connections of this process, by the network of the client."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -89,7 +89,7 @@ def _record_pool(rem: Rem | None) -> None:
 
 @dataclass(slots=True)
 class DatabaseState:
-    """What the database says at one moment. `is_up` is False if it did not answer."""
+    """The figures of the database at one moment. `is_up` is False if it did not answer."""
 
     is_up: bool = False
     jobs: list[tuple[str, str, int, float]] = field(default_factory=list)

@@ -79,7 +79,7 @@ def migrate(
 ) -> None:
     """Migrate the schema to the version that this REM needs.
 
-    Others may use the database meanwhile: the migration waits for them, and they wait for about a second at a time.
+    Others may use the database meanwhile: the migration waits for them, and they wait for less than a second at a time.
     """
     from rem.cli.output import print_json
 

@@ -45,7 +45,7 @@ class DreamRunDetails(DreamRunView):
 
 
 class DreamResult(BaseModel):
-    """What a run has learnt and dropped."""
+    """The texts that a run has learnt and dropped."""
 
     run_id: UUID | None = Field(description="Null if there was nothing new.")
     learnt: list[str]
@@ -72,7 +72,7 @@ class AuditIssueView(BaseModel):
 
 
 class AuditView(BaseModel):
-    """What an audit has found, by check."""
+    """The findings of an audit, by check."""
 
     counts: dict[str, int]
     issues: dict[str, list[AuditIssueView]] = Field(description="The first of each check.")

@@ -22,7 +22,7 @@ Name = Annotated[str, AfterValidator(check_text), Field(min_length=1, max_length
 
 
 class ForgetRequest(BaseModel):
-    """What to forget."""
+    """A person, a thing or a text to forget."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})
 
@@ -31,7 +31,7 @@ class ForgetRequest(BaseModel):
 
 
 class ConfirmedForgetRequest(ForgetRequest):
-    """What to forget, as the caller has seen it."""
+    """A plan to forget that the caller has seen and confirms."""
 
     model_config = ConfigDict(json_schema_extra={"example": {**EXAMPLE, "fingerprint": "5f0c…"}})
 

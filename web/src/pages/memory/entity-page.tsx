@@ -194,14 +194,7 @@ function TextPanel({ entity }: { entity: EntityView }) {
       )}
       {values.length > 0 && (
         <dl className={styles.fields}>
-          {values.map(([name, value]) => (
-            <div key={name}>
-              <dt>{toWords(name)}</dt>
-              <dd>
-                <Value value={value} />
-              </dd>
-            </div>
-          ))}
+          <ValueRows values={values} />
         </dl>
       )}
     </Panel>
@@ -211,6 +204,17 @@ function TextPanel({ entity }: { entity: EntityView }) {
 function isEmpty(value: unknown): boolean {
   if (value === null || value === undefined || value === "") return true;
   return typeof value === "object" && Object.keys(value).length === 0;
+}
+
+function ValueRows({ values }: { values: readonly [string, unknown][] }) {
+  return values.map(([name, value]) => (
+    <div key={name}>
+      <dt>{toWords(name)}</dt>
+      <dd>
+        <Value value={value} />
+      </dd>
+    </div>
+  ));
 }
 
 function Value({ value }: { value: unknown }): ReactNode {
@@ -425,14 +429,7 @@ function DetailsPanel({ entity }: { entity: EntityView }) {
             </dd>
           </div>
         )}
-        {metadata.map(([name, value]) => (
-          <div key={name}>
-            <dt>{toWords(name)}</dt>
-            <dd>
-              <Value value={value} />
-            </dd>
-          </div>
-        ))}
+        <ValueRows values={metadata} />
       </dl>
     </Panel>
   );
