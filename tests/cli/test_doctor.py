@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from rem.cli.doctor import measure_clock_skew
+from rem.db.migrator import builtin_migrations
 from tests.rem_command import output, rem
+
+JOBS_WITHOUT_WORKER = """
+INSERT INTO rem_jobs.pgqueuer (priority, entrypoint, status, created, execute_after, heartbeat)
+VALUES (0, 'prune', 'queued', now() - interval '20 min', now() - interval '20 min', now()),
+       (0, 'prune', 'queued', now() - interval '2 days', now() + interval '1 day', now()),
+       (0, 'prune', 'picked', now() - interval '1 hour', now() - interval '1 hour', now() - interval '1 hour')
+"""
 
 
 @pytest.fixture
@@ -103,6 +113,8 @@ def test_doctor_lists_all_checks_and_fails_on_a_problem(dsn: str) -> None:
         ("settings", "ok"),
         ("database", "ok"),
         ("operation", "ok"),
+        # The server of the tests does not wait for its disk.
+        ("durability", "warning"),
         ("schema", "ok"),
         ("mirrors", "ok"),
         ("search", "ok"),
@@ -112,8 +124,9 @@ def test_doctor_lists_all_checks_and_fails_on_a_problem(dsn: str) -> None:
         ("recordings", "ok"),
         ("agents", "ok"),
     ]
-    assert checks[6]["finding"] == "0 passages, none embedded yet"
-    assert re.fullmatch(r"\d+ migrations, all applied; texts are not encrypted", checks[4]["finding"])
+    assert "fsync or full_page_writes is off" in checks[4]["finding"]
+    assert checks[7]["finding"] == "0 passages, none embedded yet"
+    assert re.fullmatch(r"\d+ migrations, all applied; texts are not encrypted", checks[5]["finding"])
     broken = rem(
         "doctor",
         settings={
@@ -163,3 +176,51 @@ def test_clocks_differ_only_beyond_the_time_of_the_question() -> None:
     after = before + timedelta(seconds=3)
     for clock_seconds, skew in ((-10, 10), (0, 0), (2, 0), (63, 60)):
         assert measure_clock_skew(before, before + timedelta(seconds=clock_seconds), after) == skew
+
+
+def test_doctor_names_pending_migrations(dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    output("db", "rollback", "--yes", settings=settings)
+    mark, finding = run_doctor(settings)["schema"]
+    assert mark == "problem"
+    assert f"run `rem db migrate` (pending are {builtin_migrations()[-1].name}" in finding
+    output("db", "migrate", settings=settings)
+    assert run_doctor(settings)["schema"][0] == "ok"
+
+
+def test_doctor_names_partitions_without_statistics(empty_dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": empty_dsn}
+    output("db", "migrate", "--partitions", "2", settings=settings)
+    assert run_doctor(settings)["schema"][1].endswith("2 partitions")
+    output("remember", "The ferry leaves at nine.", "--user", "alice@example.com", settings=settings)
+    asyncio.run(_execute(empty_dsn, "ANALYZE rem_partitions.resources_0, rem_partitions.resources_1"))
+    mark, finding = run_doctor(settings)["schema"]
+    assert (mark, "are old or missing: run ANALYZE" in finding) == ("warning", True), finding
+    asyncio.run(_execute(empty_dsn, "ANALYZE"))
+    assert run_doctor(settings)["schema"][0] == "ok"
+
+
+def test_doctor_names_jobs_that_nobody_runs(dsn: str) -> None:
+    settings = {"POSTGRES__CONNECTION_STRING": dsn}
+    assert run_doctor(settings)["jobs"] == ("ok", "0 queued, 0 running, 0 dead")
+    asyncio.run(_execute(dsn, JOBS_WITHOUT_WORKER))
+    mark, finding = run_doctor(settings)["jobs"]
+    assert mark == "warning"
+    assert "2 queued, 1 running, 0 dead; the oldest has waited for 20 minutes: start `rem worker`" in finding
+    assert "1 running without a heartbeat" in finding
+
+
+def test_doctor_tells_the_space_of_the_embedded_server(home: dict[str, str], tmp_path: Path) -> None:
+    settings = {"REM_HOME": str(tmp_path / "embedded")}
+    try:
+        mark, finding = run_doctor(settings)["disk"]
+    finally:
+        output("db", "stop", settings=settings)
+    assert mark in ("ok", "warning")
+    assert re.match(r"the database has [\d.]+ MB, [\d.]+ [MGT]B of the disk are free", finding)
+
+
+async def _execute(dsn: str, statement: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(statement)
+    await connection.close()

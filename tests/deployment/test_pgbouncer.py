@@ -20,6 +20,7 @@ from rem.models import Edge, Moment, Resource
 from rem.settings import Settings
 from rem.settings.security import EncryptionSettings
 from rem.worker.pgqueuer_driver import ReconnectingDriver
+from tests.cli.test_doctor import run_doctor
 from tests.conftest import settings_for
 from tests.deployment.pgbouncer import SERVER_CONNECTIONS, Pooler, running_pooler
 from tests.deployment.servers import PostgresServer
@@ -180,6 +181,39 @@ def test_commands_use_the_server_itself(server: PostgresServer, pooler: Pooler, 
     output("db", "backup", str(tmp_path / "copy"), settings=settings)
     assert f"127.0.0.1:{pooler.port}" in output("db", "status", settings=settings)
     assert "SQL" in output("doctor", settings=settings)
+
+
+def test_doctor_names_the_pooler(server: PostgresServer, pooler: Pooler) -> None:
+    settings = variables(server, pooler)
+    mark, finding = run_doctor(settings)["pooler"]
+    assert (mark, finding.startswith(f"127.0.0.1:{pooler.port}/rem, in front of the same database")) == ("ok", True)
+    mark, finding = run_doctor({**settings, "POSTGRES__CONNECTION_STRING": server.dsn()})["pooler"]
+    assert (mark, finding.startswith("none answers")) == ("ok", True)
+    mark, finding = run_doctor({"POSTGRES__CONNECTION_STRING": pooler.dsn})["database"]
+    assert (mark, "set POSTGRES__DIRECT_CONNECTION_STRING" in finding) == ("problem", True)
+
+
+async def test_doctor_detects_a_pooler_that_ignores_settings(server: PostgresServer, pooler: Pooler) -> None:
+    ignored = "search_path,jit,plan_cache_mode"
+    console = await asyncpg.connect(pooler.console, statement_cache_size=0)
+    await console.execute(f"SET ignore_startup_parameters = '{ignored}'")
+    try:
+        # It accepts the connection now, so only its greeting tells that it is not the server.
+        alone = await asyncio.to_thread(run_doctor, {"POSTGRES__CONNECTION_STRING": pooler.dsn})
+        twice = {**variables(server, pooler), "POSTGRES__DIRECT_CONNECTION_STRING": pooler.dsn}
+        both = await asyncio.to_thread(run_doctor, twice)
+    finally:
+        await console.execute("SET ignore_startup_parameters = ''")
+        await console.close()
+    for checks in (alone, both):
+        mark, finding = checks["database"]
+        assert mark == "problem"
+        assert f"A connection pooler answers at 127.0.0.1:{pooler.port}/rem: set" in finding
+
+
+def test_doctor_refuses_a_direct_address_of_another_database(server: PostgresServer, pooler: Pooler, dsn: str) -> None:
+    mark, finding = run_doctor({**variables(server, pooler), "POSTGRES__DIRECT_CONNECTION_STRING": dsn})["pooler"]
+    assert (mark, "lead to different databases" in finding) == ("problem", True)
 
 
 async def test_pooler_without_the_direct_address_is_named(pooler: Pooler) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from rem.cli.doctor_deployment import Diagnosis, Probe, select_deployment_checks
 from rem.cli.runtime import JsonOption, run_async
 
 if TYPE_CHECKING:
@@ -22,9 +24,11 @@ FINDING_COLUMN = 20
 MAX_CLOCK_SKEW_SECONDS = 5.0
 CONNECTIONS_OUTSIDE_POOLS = 2
 """The worker holds one, and so does the process that keeps the search index up to date."""
-CheckResult = Literal["ok", "problem"]
-Probe: TypeAlias = Callable[[], Awaitable[str]]
-"""Describes one part of the installation. Raises a RemError if something is wrong with it."""
+MAX_JOB_WAIT_SECONDS = 300.0
+"""A job that is due and waits longer finds no worker, or too few."""
+MAX_STATISTICS_AGE = timedelta(days=14)
+CheckResult = Literal["ok", "warning", "problem"]
+MARKS: dict[CheckResult, str] = {"ok": "ok     ", "warning": "WARNING", "problem": "PROBLEM"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,10 @@ class Check:
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Check settings, database, search, models and agents. Exit with code 1 if there is a problem."""
+    """Check settings, database, replica, search, jobs, models and agents. Exit with code 1 if there is a problem.
+
+    A warning is about something that works, but may cost data or time. The exit code stays 0.
+    """
     from rem.cli.output import print_json, print_wrapped
 
     checks = run_async(_run_checks)
@@ -45,8 +52,7 @@ def doctor(as_json: JsonOption = False) -> None:
         print_json(checks)
     else:
         for check in checks:
-            mark = "ok     " if check.mark == "ok" else "PROBLEM"
-            print_wrapped(f"{mark}  {check.name:<10} {check.finding}", indent=" " * FINDING_COLUMN)
+            print_wrapped(f"{MARKS[check.mark]}  {check.name:<10} {check.finding}", indent=" " * FINDING_COLUMN)
     if any(check.mark == "problem" for check in checks):
         raise typer.Exit(1)
 
@@ -64,21 +70,33 @@ async def _run_checks() -> list[Check]:
 
 
 async def _run_database_checks() -> list[Check]:
-    """Run the checks of the database until the first problem, because each check needs the one before."""
+    """Run the checks of the database, those of the memory only until the first problem."""
     from rem.settings import get_settings
 
     if not get_settings().postgres.enabled:
         return [Check("database", "ok", "switched off (POSTGRES__ENABLED=false): agents answer without memory")]
-    checks: list[Check] = []
-    for name, probe in (
-        ("database", _check_database),
-        ("operation", _check_operation),
+    needed = (("database", _check_database), ("operation", _check_operation))
+    checks = await _run_until_problem(needed)
+    if checks[-1].mark == "problem":
+        return checks
+    deployment = [await _run_check(name, probe) for name, probe in select_deployment_checks(get_settings())]
+    if any(check.name == "durability" and check.mark == "problem" for check in deployment):
+        # The checks of the memory may write, and a write would not end.
+        return [*checks, *deployment]
+    memory = (
         ("schema", _check_schema),
         ("mirrors", _check_mirrors),
         ("search", _check_search),
         ("sql", _check_sql),
         ("jobs", _check_jobs),
-    ):
+    )
+    return [*checks, *deployment, *await _run_until_problem(memory)]
+
+
+async def _run_until_problem(probes: Iterable[tuple[str, Probe]]) -> list[Check]:
+    """Run checks of which each needs the one before."""
+    checks: list[Check] = []
+    for name, probe in probes:
         checks.append(await _run_check(name, probe))
         if checks[-1].mark == "problem":
             break
@@ -89,7 +107,9 @@ async def _run_check(name: str, probe: Probe) -> Check:
     from rem.errors import RemError
 
     try:
-        return Check(name, "ok", await probe())
+        found = await probe()
+        finding = found if isinstance(found, Diagnosis) else Diagnosis(found)
+        return Check(name, "warning" if finding.is_warning else "ok", finding.text)
     except RemError as error:
         return Check(name, "problem", str(error))
 
@@ -113,19 +133,31 @@ async def _check_settings() -> str:
     return "; ".join(parts)
 
 
-async def _check_database() -> str:
+async def _check_database() -> str | Diagnosis:
     from rem.cli.runtime import print_to_stderr
+    from rem.db.addresses import describe_connection_string, get_direct_connection_string
     from rem.db.database import Database
     from rem.db.preflight import check_requirements, read_server_info
+    from rem.db.topology import read_endpoint
+    from rem.errors import SettingsError
     from rem.settings import get_settings
 
-    database = Database(get_settings(), print_to_stderr)
+    settings = get_settings()
+    database = Database(settings, print_to_stderr)
     async with database.unpooled_connection() as connection:
+        endpoint = await read_endpoint(connection)
+        if endpoint.is_pooler:
+            address = describe_connection_string(get_direct_connection_string(settings.postgres))
+            raise SettingsError(
+                f"A connection pooler answers at {address}: set POSTGRES__DIRECT_CONNECTION_STRING to the address of "
+                "the server itself (docs/deployment.md)."
+            )
         facts = await read_server_info(connection)
     check_requirements(facts)
     vector = facts.vector.installed or "not installed yet"
     disk = f", {database.describe_disk_encryption()}" if database.is_embedded else ""
-    return f"PostgreSQL {facts.version}, pgvector {vector}, {database.describe_address()}{disk}"
+    text = f"PostgreSQL {facts.version}, pgvector {vector}, {database.describe_address()}{disk}"
+    return Diagnosis(f"{text}: a standby, so REM only reads", is_warning=True) if endpoint.is_standby else text
 
 
 async def _check_operation() -> str:
@@ -175,21 +207,50 @@ def count_connections(settings: Settings) -> int:
     return settings.api.workers * (pools + CONNECTIONS_OUTSIDE_POOLS)
 
 
-async def _check_schema() -> str:
+async def _check_schema() -> str | Diagnosis:
     from rem.app import Rem
     from rem.cli.output import format_count
     from rem.cli.runtime import print_to_stderr
     from rem.db.migrator import Migrator
+    from rem.db.partitions import count_partitions
+    from rem.db.sql import query
 
+    await _refuse_pending_migrations()
     async with Rem.open(on_progress=print_to_stderr) as rem, rem.database.connection() as connection:
         migrations = await Migrator(connection).status()
         sealer = rem.database.sealer
+        partitions = await count_partitions(connection)
+        stale = await connection.fetchval(query("preflight", "stale_partitioned_tables"), MAX_STATISTICS_AGE)
     if sealer is None:
         texts = "texts are not encrypted"
     else:
         state = f"are encrypted with {sealer.keys.sealing_id}" if sealer.is_sealing else "are stored without encryption"
         texts = f"new texts {state} (`rem encryption status`)"
-    return f"{format_count(len(migrations), 'migration')}, all applied; {texts}"
+    parts = [f"{format_count(len(migrations), 'migration')}, all applied", texts]
+    if partitions:
+        parts.append(f"{partitions} partitions")
+    if stale:
+        parts.append(f"the statistics of {format_count(stale, 'divided table')} are old or missing: run ANALYZE")
+    return Diagnosis("; ".join(parts), is_warning=bool(stale))
+
+
+async def _refuse_pending_migrations() -> None:
+    """Raise MigrationError that names what `rem db migrate` would do. REM migrates the embedded server itself."""
+    from rem.db.database import Database
+    from rem.db.migrator import Migrator
+    from rem.errors import MigrationError
+    from rem.settings import get_settings
+
+    database = Database(get_settings())
+    if database.is_embedded:
+        return
+    async with database.unpooled_connection() as connection:
+        plan = await Migrator(connection).plan()
+    if plan.is_empty:
+        return
+    pending = f"pending are {', '.join(plan.pending)}" if plan.pending else "only its functions differ"
+    locks = "; some lock tables while they run: see `rem db migrate --check`" if plan.heavy_statements else ""
+    raise MigrationError(f"The schema is not that of this version of REM: run `rem db migrate` ({pending}{locks}).")
 
 
 async def _check_mirrors() -> str:
@@ -221,14 +282,23 @@ async def _check_sql() -> str:
     return f"works; only REM's own check prevents that {'; '.join(gaps)}" if gaps else "works, with all protections"
 
 
-async def _check_jobs() -> str:
+async def _check_jobs() -> str | Diagnosis:
     from rem.app import Rem
     from rem.jobs.queue import JobQueue
+    from rem.settings import get_settings
 
+    heartbeat = get_settings().worker.heartbeat_seconds
     async with Rem.open() as rem:
-        counts = await JobQueue(rem.database).counts()
+        jobs = JobQueue(rem.database)
+        counts, delays = await jobs.counts(), await jobs.delays(timedelta(seconds=2 * heartbeat))
     summary = f"{counts['queued']} queued, {counts['running']} running, {counts['dead']} dead"
-    return f"{summary}: see `rem jobs list --state dead`" if counts["dead"] else summary
+    parts = [f"{summary}: see `rem jobs list --state dead`" if counts["dead"] else summary]
+    if delays.oldest_due_seconds > MAX_JOB_WAIT_SECONDS:
+        minutes = delays.oldest_due_seconds / 60
+        parts.append(f"the oldest has waited for {minutes:.0f} minutes: start `rem worker`, or more of them")
+    if delays.silent_jobs:
+        parts.append(f"{delays.silent_jobs} running without a heartbeat: their worker is gone, and no other runs")
+    return Diagnosis("; ".join(parts), is_warning=len(parts) > 1 or bool(counts["dead"]))
 
 
 async def _check_search() -> str:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from decimal import Decimal
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 import asyncpg
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 Progress: TypeAlias = Callable[[str], None]
+ConnectionTarget: TypeAlias = Literal["server", "pooler", "replica"]
 CONNECT_RETRY_SECONDS = 0.1
 POOLER_SETTINGS = ("application_name", "timezone")
 """The settings that PgBouncer sets for each transaction of a client."""
@@ -267,10 +268,14 @@ class Database:
             yield _TransactionExecutor(connection, self)
 
     @asynccontextmanager
-    async def unpooled_connection(self) -> AsyncIterator[Connection]:
-        """Yield a connection outside the pool, for work before the schema is checked, or with its own session."""
+    async def unpooled_connection(self, target: ConnectionTarget = "server") -> AsyncIterator[Connection]:
+        """Yield a connection outside the pool, for work before the schema is checked, or with its own session.
+
+        It leads to the server itself, or to the connection pooler or the replica of the settings.
+        """
+        connect = {"server": self._connect, "pooler": self._connect_to_pooler, "replica": self._connect_to_replica}
         with translate_driver_errors():
-            connection = await self._connect()
+            connection = await connect[target]()
             try:
                 yield connection
             finally:

@@ -82,6 +82,16 @@ class JobCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class JobDelays:
+    """Signs that no worker takes jobs, or that one is gone."""
+
+    oldest_due_seconds: float
+    """The wait of the oldest job that could run; 0 if none waits."""
+    silent_jobs: int
+    """The number of running jobs without a recent heartbeat."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleStatus:
     """The last and the next run of a scheduled kind of job."""
 

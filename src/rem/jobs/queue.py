@@ -14,7 +14,7 @@ import orjson
 
 from rem.db.sql import query
 from rem.errors import InvalidInputError, NotFoundError
-from rem.jobs.job import STATE_BY_STATUS, STATUS_BY_STATE, Job, JobCounts, JobState, ScheduleStatus
+from rem.jobs.job import STATE_BY_STATUS, STATUS_BY_STATE, Job, JobCounts, JobDelays, JobState, ScheduleStatus
 
 if TYPE_CHECKING:
     from rem.db.database import Connection, Executor
@@ -109,6 +109,13 @@ class JobQueue:
         for _, status, number, _ in rows:
             counts[STATE_BY_STATUS[status]] += number
         return counts
+
+    async def delays(self, max_silence: timedelta) -> JobDelays:
+        """Return how long jobs wait, and how many running ones had no heartbeat for longer than `max_silence`."""
+        async with self._database.connection() as connection:
+            row = await connection.fetchrow(query("jobs", "delays"), max_silence)
+        assert row is not None  # noqa: S101  # one row, always
+        return JobDelays(row["oldest_due_seconds"], row["silent_jobs"])
 
     async def stats(self) -> Sequence[JobCounts]:
         """Return the number of jobs of each kind, including those that ended in the last 24 hours."""

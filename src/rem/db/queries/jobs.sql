@@ -150,3 +150,10 @@ SELECT rem_jobs.wake_workers('update') FROM requeued
 -- After a lost connection: queue the jobs again that this worker took without ever receiving the answer.
 UPDATE rem_jobs.pgqueuer SET status = 'queued', updated = now(), queue_manager_id = NULL
 WHERE queue_manager_id = $1 AND status = 'picked' AND id <> ALL ($2::bigint[])
+
+-- name: delays
+-- Return how long the oldest due job has waited, and how many running jobs had no heartbeat for a time ($1).
+SELECT coalesce(extract(epoch FROM now() - min(greatest(created, execute_after))
+         FILTER (WHERE status = 'queued' AND execute_after <= now())), 0)::float8 AS oldest_due_seconds,
+       count(*) FILTER (WHERE status = 'picked' AND heartbeat < now() - $1::interval) AS silent_jobs
+FROM rem_jobs.pgqueuer

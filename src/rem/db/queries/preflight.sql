@@ -32,3 +32,36 @@ SELECT clock_timestamp() AS clock,
        a.last_archived_time AS archived_at,
        coalesce(a.last_failed_time > coalesce(a.last_archived_time, '-infinity'), false) AS is_archive_failing
 FROM pg_stat_archiver a
+
+-- name: durability
+-- Return what decides which acknowledged writes survive a crash, or the loss of the server. A role without the rights of
+-- pg_read_all_stats sees how many standbys there are, and not whether commits wait for them (null).
+SELECT current_setting('wal_level') AS wal_level,
+       current_setting('fsync')::boolean AND current_setting('full_page_writes')::boolean AS is_crash_safe,
+       current_setting('synchronous_commit') AS synchronous_commit,
+       current_setting('synchronous_standby_names') AS synchronous_standby_names,
+       r.standbys, r.synchronous_standbys, pg_database_size(current_database()) AS size_bytes
+FROM (SELECT count(*)::integer AS standbys,
+             CASE WHEN bool_and(sync_state IS NOT NULL) OR count(*) = 0
+                  THEN count(*) FILTER (WHERE sync_state IN ('sync', 'quorum'))::integer END AS synchronous_standbys
+      FROM pg_stat_replication WHERE application_name <> 'pg_basebackup') r
+
+-- name: identity
+-- Return which server and database a connection leads to, and as whom.
+SELECT (SELECT system_identifier FROM pg_control_system()) AS system_identifier, current_database()::text AS database_name,
+       current_user::text AS role_name, pg_is_in_recovery() AS is_standby, pg_backend_pid() AS backend_pid
+
+-- name: standby
+-- Return how a standby replays the log of its primary.
+SELECT pg_get_wal_replay_pause_state() <> 'not paused' AS is_paused,
+       current_setting('hot_standby_feedback')::boolean AS sends_feedback
+
+-- name: stale_partitioned_tables
+-- Count the divided tables with rows whose statistics are older than $1. Autovacuum analyses only their partitions.
+SELECT count(*)::integer FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
+WHERE c.relkind = 'p' AND c.relnamespace = to_regnamespace('rem')
+  AND coalesce(s.last_analyze, '-infinity') < now() - $1::interval
+  AND EXISTS (SELECT FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhrelid WHERE i.inhparent = c.oid AND p.reltuples > 0)
+
+-- name: size
+SELECT pg_database_size(current_database())
