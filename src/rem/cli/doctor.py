@@ -41,7 +41,7 @@ class Check:
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Check settings, database, replica, search, jobs, models and agents. Exit with code 1 if there is a problem.
+    """Check settings, database, search, models and agents. Exit with code 1 if there is a problem.
 
     A warning is about something that works, but may cost data or time. The exit code stays 0.
     """
