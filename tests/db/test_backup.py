@@ -9,15 +9,27 @@ import asyncpg
 import pytest
 
 from rem.app import Rem
+from rem.auth.accounts import Accounts
+from rem.auth.api_keys import ApiKeys
+from rem.auth.identity import Role, Tier
+from rem.auth.logins import Logins, hash_secret
+from rem.auth.signing import Signer
 from rem.db.backup import back_up, restore, split_password
 from rem.db.sandbox import SqlSandbox
 from rem.errors import ConflictError, DatabaseError, InvalidInputError, RemError
+from rem.jobs.queue import JobQueue
 from rem.models import Edge, Resource, User
 from rem.query.verbs.sql_guard import check_select
 from tests.conftest import settings_for
 
 TABLES = """
-SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname IN ('rem', 'rem_jobs') ORDER BY 1
+SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
+WHERE schemaname IN ('rem', 'rem_jobs', 'rem_auth') ORDER BY 1
+"""
+OAUTH_ROWS = """
+INSERT INTO rem_auth.oauth_clients (id, registration) VALUES ('editor', '{"client_name": "Editor"}');
+INSERT INTO rem_auth.oauth_codes (code_hash, tenant_id, user_id, client_id, request, expires_at)
+  SELECT sha256(user_id::bytea), tenant_id, user_id, 'editor', '{}', now() + interval '5 min' FROM rem_auth.accounts;
 """
 REGISTERED_AT_OPENING = {"rem.sql_access"}
 """The login of the SQL verb belongs to one database."""
@@ -49,6 +61,27 @@ async def fill(rem: Rem) -> None:
     await rem.index(everyone=True)
 
 
+async def fill_logins(rem: Rem) -> tuple[str, str]:
+    """Store accounts, logins, API keys and an MCP client. Return an API key and a refresh token of Alice."""
+    accounts = Accounts(rem.database)
+    alice = await accounts.save("alice@example.com", "default", name="Alice", role=Role.ADMIN, tier=Tier.PRO)
+    await accounts.save("bob@example.com", "default")
+    await accounts.set_disabled("bob@example.com", "default", disabled=True)
+    keys = ApiKeys(rem.database)
+    key, _ = await keys.create("laptop", "alice@example.com", "default")
+    _, lost = await keys.create("lost laptop", "alice@example.com", "default")
+    await keys.revoke(lost.prefix)
+    tokens = await make_logins(rem).create_tokens(alice.user_id, "default")
+    async with rem.database.connection() as connection:
+        await connection.execute(OAUTH_ROWS)
+    return key, tokens.refresh_token
+
+
+def make_logins(rem: Rem) -> Logins:
+    """Return the logins of a server with a fixed secret."""
+    return Logins(rem.database, Signer(["s" * 64]), rem.settings.auth)
+
+
 async def find_security_gaps(rem: Rem) -> list[str]:
     """Return what the role of the SQL verb may do although it should not."""
     sandbox = SqlSandbox(rem.database, rem.settings, check_select)
@@ -61,13 +94,18 @@ async def find_security_gaps(rem: Rem) -> list[str]:
 async def test_restored_memory_equals_the_old_one_in_every_row(dsn: str, empty_dsn: str, tmp_path: Path) -> None:
     async with Rem.open(settings_for(dsn)) as rem:
         await fill(rem)
+        await fill_logins(rem)
+        await JobQueue(rem.database).enqueue("dream", {"tenant_id": "default", "user_id": "alice"})
     before = await read_all_rows(dsn)
 
     report = await back_up(settings_for(dsn), tmp_path / "memory.backup")
     restored = await restore(settings_for(empty_dsn), tmp_path / "memory.backup")
 
     after = await read_all_rows(empty_dsn)
-    assert before["rem.passages"]
+    logins = {"accounts", "api_keys", "logins", "refresh_tokens", "oauth_clients", "oauth_codes"}
+    filled = {"rem.passages", "rem_jobs.pgqueuer", *(f"rem_auth.{name}" for name in logins)}
+    assert {table for table in filled if not before[table]} == set()
+    assert {table for table in before if table.startswith("rem_auth.")} <= filled
     assert after == before
     assert report.size_bytes == report.file.stat().st_size
     assert report.file.stat().st_mode & 0o077 == 0
@@ -100,6 +138,52 @@ async def test_restored_memory_answers_every_verb_and_keeps_users_apart(
         assert await find_security_gaps(rem) == gaps
         await rem.store("bob@example.com").upsert(Resource(name="After", content="New rows get a key."))
         assert (await rem.query("LOOKUP after", user="bob@example.com")).count == 1
+
+
+async def test_restored_keys_and_logins_work_and_secrets_are_only_hashes(
+    dsn: str, empty_dsn: str, tmp_path: Path
+) -> None:
+    async with Rem.open(settings_for(dsn)) as rem:
+        key, refresh_token = await fill_logins(rem)
+    await back_up(settings_for(dsn), tmp_path / "memory.backup")
+    await restore(settings_for(empty_dsn), tmp_path / "memory.backup")
+
+    async with Rem.open(settings_for(empty_dsn)) as rem:
+        identity, _ = await ApiKeys(rem.database).identify(key)
+        assert (identity.email, identity.role) == ("alice@example.com", Role.ADMIN)
+        assert [stored.name for stored in await ApiKeys(rem.database).list() if stored.revoked_at] == ["lost laptop"]
+        assert (await make_logins(rem).refresh(refresh_token)).refresh_token != refresh_token
+    stored = "".join(row for rows in (await read_all_rows(empty_dsn)).values() for row in rows)
+    assert hash_secret(key).hex() in stored
+    assert key not in stored
+    assert refresh_token not in stored
+
+
+async def test_backup_without_logins_gets_empty_tables_of_them(dsn: str, empty_dsn: str, tmp_path: Path) -> None:
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill(rem)
+    connection = await asyncpg.connect(dsn)
+    # As in backups of earlier versions of REM.
+    await connection.execute("DROP SCHEMA rem_auth CASCADE")
+    await connection.close()
+    await back_up(settings_for(dsn), tmp_path / "memory.backup")
+
+    await restore(settings_for(empty_dsn), tmp_path / "memory.backup")
+
+    async with Rem.open(settings_for(empty_dsn)) as rem:
+        await fill_logins(rem)
+
+
+async def test_restore_refuses_a_database_with_accounts(dsn: str, tmp_path: Path) -> None:
+    await back_up(settings_for(dsn), tmp_path / "memory.backup")
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill_logins(rem)
+    before = await read_all_rows(dsn)
+
+    with pytest.raises(ConflictError, match="already has accounts or API keys"):
+        await restore(settings_for(dsn), tmp_path / "memory.backup")
+
+    assert await read_all_rows(dsn) == before
 
 
 async def test_restore_refuses_a_database_with_rows(dsn: str, tmp_path: Path) -> None:

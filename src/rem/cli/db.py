@@ -121,7 +121,7 @@ def backup(
 ) -> None:
     """Write the memory of all users to one file.
 
-    It has all tenants. REM may be in use meanwhile.
+    It has all tenants, their accounts and the hashes of their API keys. REM may be in use meanwhile.
     """
     from rem.cli.output import print_json, progress_bar
     from rem.db.backup import back_up

@@ -1,4 +1,4 @@
-"""Back up the whole memory to one file with `pg_dump`, and restore it into a database without rows."""
+"""Back up memory, accounts and API keys to one file with `pg_dump`, and restore it into a database without rows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from rem.db.database import Database, Progress, migrate_schema
 from rem.db.embedded.programs import INHERITED_VARIABLES, find_bin_folder
+from rem.db.migrator import Migrator, builtin_migrations
 from rem.db.preflight import check_requirements, read_server_info
 from rem.db.sql import query
 from rem.errors import ConflictError, DatabaseError, InvalidInputError
@@ -25,11 +26,14 @@ OnTable: TypeAlias = Callable[[int, int | None], None]
 DUMP_SIGNATURE = b"PGDMP"
 """The first bytes of a file that `pg_dump` wrote in its custom format."""
 BACKED_UP = (
-    *("--schema=rem", "--schema=rem_jobs", "--schema=rem_partitions"),
+    *("--schema=rem", "--schema=rem_auth", "--schema=rem_jobs", "--schema=rem_partitions"),
     *("--extension=vector", "--extension=pg_trgm"),
 )
 NOT_BACKED_UP = ("--no-owner", "--no-privileges", "--no-comments")
 """Roles differ between servers, and comments on extensions can only be restored by their owners."""
+LOGIN_MIGRATION = "0015_auth"
+"""The only migration of the schema `rem_auth`."""
+OTHER_DATABASE = "set REM_HOME to a new folder, or POSTGRES__CONNECTION_STRING to an empty database."
 MAX_ERROR_LINES = 5
 MAX_LINE_BYTES = 16 * 2**20
 """An error quotes its statement, which may be a long line."""
@@ -55,9 +59,10 @@ class RestoreReport:
 async def back_up(
     settings: Settings, file: Path, *, on_progress: Progress | None = None, on_table: OnTable | None = None
 ) -> BackupReport:
-    """Write the memory of all tenants and users to a new file that only its owner can read.
+    """Write the memory, accounts and logins of all tenants and users to a new file that only its owner can read.
 
-    The backup is the state at one moment; others may write meanwhile. If it fails, no file is left.
+    Secrets of API keys and logins are in it as the hashes that the database has. The backup is the state at one moment;
+    others may write meanwhile. If it fails, no file is left.
     """
     async with Database.open(settings, on_progress) as database:
         unfinished = _start_file(file)
@@ -140,18 +145,33 @@ async def _refuse_stored_rows(connection: Connection) -> None:
     row_count = sum(row["live"] + row["deleted"] for row in await connection.fetch(query("maintenance", "table_sizes")))
     if row_count:
         raise ConflictError(
-            f"This database already has {row_count} rows, and a restore would mix two memories: set REM_HOME to a new "
-            "folder, or POSTGRES__CONNECTION_STRING to an empty database."
+            f"This database already has {row_count} rows, and a restore would mix two memories: {OTHER_DATABASE}"
+        )
+    if await connection.fetchval(query("backup", "has_logins")) and await connection.fetchval(
+        query("backup", "count_logins")
+    ):
+        raise ConflictError(
+            f"This database already has accounts or API keys, which a restore would replace: {OTHER_DATABASE}"
         )
 
 
 async def _finish(connection: Connection, settings: Settings) -> list[str]:
     """Do what a backup leaves out: new migrations, rights of the SQL verb, and statistics of the planner."""
     info = await read_server_info(connection)
+    if not await connection.fetchval(query("backup", "has_logins")):
+        await _create_login_tables(connection)
     applied = await migrate_schema(connection, settings, info)
     await connection.execute(query("backup", "protect"))
     await connection.execute(query("backup", "analyze"))
     return applied
+
+
+async def _create_login_tables(connection: Connection) -> None:
+    """Create the tables of logins that backups did not have once, although the backup counts them as migrated."""
+    migrated = {status.name for status in await Migrator(connection).status() if status.state == "applied"}
+    for migration in builtin_migrations():
+        if migration.name == LOGIN_MIGRATION and migration.name in migrated:
+            await connection.execute(migration.up_script)
 
 
 async def _run_program(program: str, options: Sequence[str], database: Database, on_table: OnTable | None) -> None:

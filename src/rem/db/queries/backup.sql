@@ -5,7 +5,13 @@ SELECT pg_advisory_lock(7236961, 1)
 SELECT to_regclass('rem.entity_types') IS NOT NULL
 
 -- name: drop_schema
-DROP SCHEMA IF EXISTS rem, rem_jobs CASCADE
+DROP SCHEMA IF EXISTS rem, rem_jobs, rem_auth CASCADE
+
+-- name: has_logins
+SELECT to_regclass('rem_auth.accounts') IS NOT NULL
+
+-- name: count_logins
+SELECT (SELECT count(*) FROM rem_auth.accounts) + (SELECT count(*) FROM rem_auth.api_keys)
 
 -- name: drop_partitions
 -- In a transaction of its own: together they would need more locks than PostgreSQL allows by default.
