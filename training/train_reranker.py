@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from training.encoder import Encoder, load_base, pad
-from training.ranking import Owner, RankingSet, load_set, measure, score, session_fit
-from training.train_embedder import _listwise, embed_all, split_owner
+from training.ranking import Owner, RankingSet, Weights, load_set, measure, score, session_fit
+from training.train_embedder import _listwise, embed_all, split_owner, with_strength
 
 CANDIDATES = 20
 MAX_POSITIVES, MAX_NEGATIVES = 3, 14
@@ -135,18 +135,20 @@ class Weeks:
 
 
 def candidates_of(
-    data: RankingSet, owner: Owner, vectors: Tensor
+    owner: Owner, vectors: Tensor, ranking: Weights
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the scores, texts, order and questions of an owner's candidates."""
-    result = score(owner, vectors[owner.question_text], vectors[owner.passage_text])
+    result = score(owner, vectors[owner.question_text], vectors[owner.passage_text], ranking)
     texts = owner.passage_text[result.best_passage].cpu().numpy()
     fit = result.fit.cpu().numpy()
     return fit, texts, np.argsort(-fit, axis=1, kind="stable"), owner.question_text.cpu().numpy()
 
 
-def choose(data: RankingSet, owner: Owner, vectors: Tensor, generator: np.random.Generator) -> list[Item]:
+def choose(
+    data: RankingSet, owner: Owner, vectors: Tensor, ranking: Weights, generator: np.random.Generator
+) -> list[Item]:
     """Return the answers and wrong candidates of each question."""
-    fit, texts, order, questions = candidates_of(data, owner, vectors)
+    fit, texts, order, questions = candidates_of(owner, vectors, ranking)
     gold = owner.gold.cpu().numpy() > 0
     items = []
     for row in range(len(questions)):
@@ -161,7 +163,13 @@ def choose(data: RankingSet, owner: Owner, vectors: Tensor, generator: np.random
 
 
 def evaluate(
-    model: Reranker, data: RankingSet, owners: list[Owner], vectors: Tensor, weights: list[float]
+    model: Reranker,
+    data: RankingSet,
+    owners: list[Owner],
+    vectors: Tensor,
+    ranking: Weights,
+    weights: list[float],
+    candidates: int = CANDIDATES,
 ) -> dict[str, float]:
     """Return recall@5, recall@10 and NDCG@10 without the reranker and with it at several weights."""
     values: dict[str, list[Tensor]] = defaultdict(list)
@@ -169,8 +177,8 @@ def evaluate(
     for owner in owners:
         if not len(owner.question_text):
             continue
-        fit, texts, order, questions = candidates_of(data, owner, vectors)
-        best = order[:, :CANDIDATES]
+        fit, texts, order, questions = candidates_of(owner, vectors, ranking)
+        best = order[:, :candidates]
         pairs = [(data.tokens[questions[r]], data.tokens[texts[r, e]]) for r in range(len(questions)) for e in best[r]]
         with torch.no_grad():
             logits = torch.cat([model.logits(pairs[i : i + 2048]) for i in range(0, len(pairs), 2048)]).cpu()
@@ -199,6 +207,9 @@ def main() -> None:
     parser.add_argument("--weeks", default="", help="FILE=SHARE")
     parser.add_argument("--dev-weeks", type=Path, nargs="*", default=[])
     parser.add_argument("--teacher", type=Path, help="a trained model of six layers")
+    parser.add_argument("--strength", type=float, default=2.4, help="the weight of the meaning of a message")
+    parser.add_argument("--start-from-base", action="store_true", help="the embedder only chooses candidates")
+    parser.add_argument("--candidates", type=int, nargs="*", default=[], help="also measure with these numbers")
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--rate", type=float, default=5e-5)
@@ -213,13 +224,15 @@ def main() -> None:
     base = load_base(options.base)
     tuned = base if options.embedder == "-" else {**base, **np.load(options.embedder)}
     embedder = Encoder(tuned).to(device)
+    ranking = with_strength(options.strength)
     shares = {name: float(share) for name, _, share in (entry.partition("=") for entry in options.train)}
     sets = {name: load_set(options.data / f"{name}.npz", device) for name in (*shares, *options.eval)}
     vectors = {name: embed_all(embedder, data) for name, data in sets.items()}
     parts = {name: [split_owner(sets[name], i, o) for i, o in enumerate(sets[name].owners)] for name in shares}
     weeks_path, _, weeks_share = options.weeks.partition("=")
     weeks = Weeks.load(Path(weeks_path)) if weeks_path else None
-    model = Reranker(Encoder(tuned, range(options.layers), options.dropout)).to(device)
+    first = base if options.start_from_base else tuned
+    model = Reranker(Encoder(first, range(options.layers), options.dropout)).to(device)
     teacher = load_teacher(tuned, options.teacher, device) if options.teacher else None
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=options.rate, weight_decay=0.01)
@@ -233,7 +246,7 @@ def main() -> None:
                 i
                 for part, _ in parts[name]
                 if part is not None
-                for i in choose(sets[name], part, vectors[name], generator)
+                for i in choose(sets[name], part, vectors[name], ranking, generator)
             ]
             items += take_share(found, share, generator)
         if weeks is not None:
@@ -255,17 +268,8 @@ def main() -> None:
             total += loss.detach()
         mean = float(total) * BATCH_QUESTIONS / len(items)
         print(f"{options.name} epoch {epoch}: loss {mean:.4f}, {time.time() - started:.0f} s", flush=True)
-    figures = {}
-    for name in shares:
-        held = [part for _, part in parts[name] if part is not None]
-        figures[f"dev:{name}"] = evaluate(model, sets[name], held, vectors[name], options.weights)
-    for name in options.eval:
-        figures[name] = evaluate(model, sets[name], sets[name].owners, vectors[name], options.weights)
-    for path in options.dev_weeks:
-        data = Weeks.load(path)
-        logits = data.logits(model)
-        figures[path.stem] = data.measure(logits, options.weights)
-        np.save(options.out.with_name(f"{options.out.stem}.{path.stem}.npy"), logits.astype(np.float16))
+    figures = measure_sets(model, options, sets, parts, vectors, ranking)
+    figures |= measure_weeks(model, options)
     report.append(figures)
     for name, values in figures.items():
         print(options.name, name, values, flush=True)
@@ -277,6 +281,38 @@ def main() -> None:
     options.out.with_suffix(".json").write_text(
         json.dumps({"options": {k: str(v) for k, v in vars(options).items()}, "figures": report}, indent=1)
     )
+
+
+def measure_sets(
+    model: Reranker,
+    options: argparse.Namespace,
+    sets: dict[str, RankingSet],
+    parts: dict[str, list[tuple[Owner | None, Owner | None]]],
+    vectors: dict[str, Tensor],
+    ranking: Weights,
+) -> dict[str, dict[str, float]]:
+    """Return the figures of the held-out parts of the training sets, and of the sets that are only measured."""
+    figures = {}
+    for name, split in parts.items():
+        held = [part for _, part in split if part is not None]
+        figures[f"dev:{name}"] = evaluate(model, sets[name], held, vectors[name], ranking, options.weights)
+    for name in options.eval:
+        for count in (CANDIDATES, *options.candidates):
+            label = name if count == CANDIDATES else f"{name} {count}"
+            owners = sets[name].owners
+            figures[label] = evaluate(model, sets[name], owners, vectors[name], ranking, options.weights, count)
+    return figures
+
+
+def measure_weeks(model: Reranker, options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Return the figures of weeks that are only measured, and save the logits of their rows."""
+    figures = {}
+    for path in options.dev_weeks:
+        data = Weeks.load(path)
+        logits = data.logits(model)
+        figures[path.stem] = data.measure(logits, options.weights)
+        np.save(options.out.with_name(f"{options.out.stem}.{path.stem}.npy"), logits.astype(np.float16))
+    return figures
 
 
 def take_share(items: list[Item], share: float, generator: np.random.Generator) -> list[Item]:
