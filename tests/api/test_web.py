@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -15,6 +16,7 @@ from rem.api.web import MIN_COMPRESSED_BYTES, WEB_FOLDER
 from rem.auth.access import WEB_PAGES
 from rem.settings import Settings
 from tests.api.auth_server import auth_served, browser
+from tests.api.live_server import served
 
 MAX_FIRST_LOAD_BYTES = 300_000
 
@@ -98,6 +100,25 @@ async def test_the_page_needs_no_login_and_says_which_ones_there_are(settings: S
     }
 
 
-async def test_without_authentication_the_default_user_is_named(anyone: httpx2.AsyncClient) -> None:
-    logins = (await anyone.get("/api/auth/providers")).json()
-    assert (logins["is_required"], logins["has_dev_token"], logins["default_user"]) == (False, False, None)
+async def test_without_authentication_the_default_user_is_named(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "config.yaml"
+    app = create_app(settings.model_copy(update={"rem_home": tmp_path}))
+    async with served(app) as address, browser(address) as client:
+
+        async def read_user() -> str | None:
+            logins = (await client.get("/api/auth/providers")).json()
+            assert (logins["is_required"], logins["has_dev_token"]) == (False, False)
+            user: str | None = logins["default_user"]
+            return user
+
+        assert await read_user() is None
+        # What `rem config set user` writes holds without a restart; the environment of the server overrides it.
+        file.write_text("user: alice@example.com\n", encoding="utf-8")
+        assert await read_user() == "alice@example.com"
+        monkeypatch.setenv("REM_USER", "bob@example.com")
+        assert await read_user() is None
+        monkeypatch.delenv("REM_USER")
+        file.write_text("usr: misspelt@example.com\n", encoding="utf-8")
+        assert await read_user() is None

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from loguru import logger
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_settings import DotEnvSettingsSource, EnvSettingsSource
 
-from rem.errors import InvalidInputError
+from rem.errors import InvalidInputError, SettingsError
 from rem.settings.config_file import (
     FILE_SETTINGS,
     GENERAL_PREFIX,
     HOME_FILE,
+    find_config_file,
     find_env_file,
     read_config_file,
 )
@@ -131,6 +133,24 @@ def find_override(setting: SettingName) -> str | None:
         if _has(values, setting.path):
             return setting.variable if place is None else f"{setting.variable} in {place}"
     return None
+
+
+def read_default_user(settings: Settings) -> str | None:
+    """Return the default user of a running server: the YAML file may name another one than at its start.
+
+    The environment overrides the file. While the file is not valid, the user at the start stays.
+    """
+    user = find_setting("rem_user")
+    if find_override(user):
+        return settings.rem_user
+    try:
+        path = find_config_file(settings.rem_config, settings.rem_home)
+        values = {} if path is None else read_config_file(path, Settings)
+    except SettingsError as error:
+        logger.warning("The default user is that of the start: {}", error)
+        return settings.rem_user
+    name: str | None = _get(values, user.path)
+    return name
 
 
 def _make_effective(

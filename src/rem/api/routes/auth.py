@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from uuid import UUID
@@ -27,6 +28,7 @@ from rem.auth.providers import LoginProviders, choose_tenant
 from rem.context import Scope, parse_uuid
 from rem.errors import ForbiddenError, NotFoundError, RemError, UnauthorizedError
 from rem.models import User
+from rem.settings.effective_settings import read_default_user
 
 router = APIRouter(prefix=AUTH_PATH, tags=["auth"])
 dev_router = APIRouter(prefix="/api/dev", tags=["auth"])
@@ -202,7 +204,7 @@ async def list_providers(request: Request, settings: SettingsDep) -> ProviderLis
         allows_anonymous=settings.allows_anonymous,
         has_dev_token=is_required and not settings.is_production,
         # Whoever must log in learns nothing about the operator.
-        default_user=None if is_required else settings.rem_user,
+        default_user=None if is_required else await to_thread(read_default_user, settings),
     )
 
 
