@@ -58,7 +58,7 @@ test-phoenix: install ## Run the tests of the Phoenix client against a real Phoe
 
 test-deployment: install ## Run the tests of deployments that need PgBouncer, too
 	@test -x /usr/sbin/pgbouncer || command -v pgbouncer >/dev/null || \
-	  { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -qq -y pgbouncer; } || \
+	  { test "$$(id -u)" = 0 && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y pgbouncer; } || \
 	  { echo "These tests need PgBouncer: sudo apt-get install pgbouncer"; exit 1; }
 	$(BIN)/python -m pytest -m "deployment or not deployment" -n 0 $(or $(TESTS),tests/deployment)
 
