@@ -84,6 +84,25 @@ def test_a_neighbourhood_is_drawn_expanded_filtered_and_saved(tab: Tab, tmp_path
     wait_for_nodes(tab, 2)
 
 
+def test_labels_do_not_cover_each_other(tab: Tab) -> None:
+    names = [f"Notes of the orchard, part {number}" for number in range(14)]
+    for name in names:
+        add(tab, "resources", name)
+    add(tab, "resources", "Orchard", *(("has_part", name) for name in names))
+    tab.open("/graph?key=orchard")
+    wait_for_nodes(tab, 15)
+    boxes = tab.page.get_by_role("img").evaluate(
+        "(box) => box._cyreg.cy.nodes().map((node) => node.boundingBox({ includeLabels: true, includeOverlays: false }))"
+    )
+    overlaps = [
+        (one, other)
+        for index, one in enumerate(boxes)
+        for other in boxes[index + 1 :]
+        if one["x1"] < other["x2"] and other["x1"] < one["x2"] and one["y1"] < other["y2"] and other["y1"] < one["y2"]
+    ]
+    assert overlaps == []
+
+
 def test_the_list_shows_the_same_for_the_keyboard(tab: Tab) -> None:
     add_team(tab)
     tab.open("/graph?key=ada-lind&view=list")

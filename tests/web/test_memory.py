@@ -111,6 +111,31 @@ def test_sql_is_shown_as_a_table_and_traverse_with_its_path(tab: Tab) -> None:
     expect(tab.page.get_by_role("article")).to_contain_text("spelt alike")
 
 
+def test_a_note_is_shown_as_markdown_or_as_it_was_written(tab: Tab) -> None:
+    note = "---\ntitle: Plan\n---\n# Plan\n\n- **buy** apples\n- [stay](javascript:alert(1))\n\n<img src=x onerror=alert(1)>"
+    add_note(tab, "Plan", note)
+    tab.open("/memory/resources/plan")
+    text = tab.page.get_by_role("region", name="Text")
+    expect(text.get_by_role("heading", name="Plan", level=3)).to_be_visible()
+    expect(text.locator("strong")).to_have_text("buy")
+    expect(text.locator("pre")).to_have_text("title: Plan")
+    expect(text.get_by_text("<img src=x onerror=alert(1)>")).to_be_visible()
+    expect(text.locator("img, a")).to_have_count(0)
+    tab.check_accessibility()
+    tab.take_pictures("entity-markdown")
+    text.get_by_role("button", name="Raw").click()
+    expect(text.get_by_text("- **buy** apples")).to_be_visible()
+    expect(text.get_by_role("heading", level=3)).to_have_count(0)
+
+
+def test_code_is_shown_as_it_was_written(tab: Tab) -> None:
+    add_note(tab, "Script", "# not a heading\nx = 2 * 3 * 4", uri="file:///work/script.py")
+    tab.open("/memory/resources/script")
+    text = tab.page.get_by_role("region", name="Text")
+    expect(text.get_by_text("# not a heading")).to_be_visible()
+    expect(text.get_by_role("button", name="Raw")).to_have_attribute("aria-pressed", "true")
+
+
 def test_an_entity_shows_its_text_edges_statements_and_sources(tab: Tab, dream: Callable[[Tab], None]) -> None:
     add_note(tab)
     dream(tab)

@@ -44,7 +44,9 @@ export function getIdentity(): Identity {
 
 export function setIdentity(change: Partial<Identity>): void {
   current = { ...current, ...change };
-  localStorage.setItem(NAMES_KEY, JSON.stringify({ user: current.user, tenant: current.tenant }));
+  // A user that the person did not choose is not kept: the default may change.
+  const { user, tenant } = { ...readStored(), ...change };
+  localStorage.setItem(NAMES_KEY, JSON.stringify({ user, tenant }));
   if (current.credential) sessionStorage.setItem(CREDENTIAL_KEY, current.credential);
   else sessionStorage.removeItem(CREDENTIAL_KEY);
   for (const listener of listeners) listener();

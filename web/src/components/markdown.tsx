@@ -30,6 +30,14 @@ export const Markdown = memo(function Markdown({ text }: { text: string }) {
   );
 });
 
+/** Return whether a text looks different as Markdown than as it was written. */
+export function hasMarkup(text: string): boolean {
+  const isPlain = (token: Token) => token.type === "text" || token.type === "br" || token.type === "escape";
+  return readBlocks(text).some(
+    (block) => block.type !== "space" && !(block.type === "paragraph" && ((block as Tokens.Paragraph).tokens ?? []).every(isPlain)),
+  );
+}
+
 function splitBlocks(split: Split, text: string): Token[] {
   if (!text.startsWith(split.text)) Object.assign(split, { done: [], doneEnd: 0 });
   split.text = text;

@@ -98,7 +98,8 @@ function IdentityDialog({ onClose }: { onClose: () => void }) {
   const [user, setUser] = useState(identity.user);
   const [tenant, setTenant] = useState(identity.tenant);
   const save = () => {
-    changeIdentity({ user: user.trim(), tenant: tenant.trim() || DEFAULT_TENANT });
+    const named = user.trim() === identity.user ? {} : { user: user.trim() };
+    changeIdentity({ ...named, tenant: tenant.trim() || DEFAULT_TENANT });
     onClose();
   };
   const footer = (

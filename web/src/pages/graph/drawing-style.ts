@@ -1,6 +1,8 @@
 /* Colours and sizes of the drawing, which style sheets do not reach. */
 import type { StylesheetJson } from "cytoscape";
 
+import { LARGE_GRAPH, MAX_LABEL_WIDTH, SMALL_GRAPH } from "./placement";
+
 const COLOURS: Record<string, readonly [light: string, dark: string]> = {
   users: ["#4f46a5", "#a59cf5"],
   ontologies: ["#1c6b45", "#7fd0a3"],
@@ -11,19 +13,29 @@ const COLOURS: Record<string, readonly [light: string, dark: string]> = {
   files: ["#3f6f75", "#86c9cf"],
 };
 const OTHER = ["#57534c", "#bcb8c6"] as const;
-/** In a large graph, names appear when one looks closer. */
-const LARGE_GRAPH = 300;
-/** With more nodes, the names of relations would cover everything. */
-const SMALL_GRAPH = 25;
+/** With more edges, the names of relations would cover everything. Then only those of the chosen node are shown. */
+const FEW_EDGES = 12;
 
-export function makeStyle(isDark: boolean, nodes: number): StylesheetJson {
+export function colourOf(table: string, isDark: boolean): string {
+  return (COLOURS[table] ?? OTHER)[isDark ? 1 : 0];
+}
+
+export interface Look {
+  isLarge: boolean;
+  isSmall: boolean;
+  hasFewEdges: boolean;
+}
+
+export function chooseLook(nodes: number, edges: number): Look {
+  return { isLarge: nodes > LARGE_GRAPH, isSmall: nodes <= SMALL_GRAPH, hasFewEdges: edges <= FEW_EDGES };
+}
+
+export function makeStyle(isDark: boolean, { isLarge, isSmall, hasFewEdges }: Look): StylesheetJson {
   const pick = (pair: readonly [string, string]) => pair[isDark ? 1 : 0];
   const text = isDark ? "#eeecf2" : "#1f1d1a";
   const line = isDark ? "#4a4756" : "#cfcbc2";
   const back = isDark ? "#1b1a20" : "#ffffff";
   const accent = isDark ? "#a9a0ff" : "#5b50d6";
-  const isLarge = nodes > LARGE_GRAPH;
-  const isSmall = nodes <= SMALL_GRAPH;
   return [
     {
       selector: "node",
@@ -38,7 +50,7 @@ export function makeStyle(isDark: boolean, nodes: number): StylesheetJson {
         "text-valign": "bottom",
         "text-margin-y": 5,
         "text-wrap": "ellipsis",
-        "text-max-width": "150px",
+        "text-max-width": `${MAX_LABEL_WIDTH}px`,
         "min-zoomed-font-size": isLarge ? 9 : 6,
         "text-background-color": back,
         "text-background-opacity": isLarge ? 0 : 0.8,
@@ -61,7 +73,7 @@ export function makeStyle(isDark: boolean, nodes: number): StylesheetJson {
         "target-arrow-shape": isLarge ? "none" : "triangle",
         "target-arrow-color": line,
         "arrow-scale": 0.8,
-        label: isSmall ? "data(label)" : "",
+        label: hasFewEdges ? "data(label)" : "",
         "font-size": 10,
         color: isDark ? "#a19cae" : "#6b665e",
         "text-rotation": "autorotate",
@@ -73,6 +85,6 @@ export function makeStyle(isDark: boolean, nodes: number): StylesheetJson {
       },
     },
     { selector: "node.selected", style: { "border-width": 4, "border-color": accent, "border-opacity": 0.5 } },
-    { selector: "edge.selected", style: { "line-color": accent, "target-arrow-color": accent, width: 2 } },
+    { selector: "edge.selected", style: { "line-color": accent, "target-arrow-color": accent, width: 2, label: isSmall ? "data(label)" : "" } },
   ];
 }

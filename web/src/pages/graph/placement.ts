@@ -6,14 +6,23 @@ export interface Position {
   y: number;
 }
 
+/** More nodes are drawn plainly: labels only when one looks closer, and edges as straight lines. */
+export const LARGE_GRAPH = 300;
+/** With more nodes, labels are drawn larger, because the view is zoomed out. */
+export const SMALL_GRAPH = 25;
+export const MAX_LABEL_WIDTH = 150;
 const NODE_SPACE = 72;
 const RING_SPACE = 200;
+const SMALL_RING_SPACE = 130;
 /** So many nodes of one parent stand side by side; more take another row. */
 const ROW_NODES = 12;
 const MAX_ROWS = 12;
 
-/** Return the places of all nodes. Nodes in `known` stay; new ones are placed around the node that they hang on. */
-export function placeNodes(graph: Graph, known: ReadonlyMap<string, Position>): Map<string, Position> {
+/**
+ * Return the places of all nodes. Nodes in `known` stay; new ones are placed around the node that they hang on.
+ * `aspect` is the width of the view for one unit of height.
+ */
+export function placeNodes(graph: Graph, known: ReadonlyMap<string, Position>, aspect: number): Map<string, Position> {
   const places = new Map(known);
   const children = listChildren(graph);
   const roots = graph.nodes.filter((node) => node.depth === 0).map((node) => node.id);
@@ -21,7 +30,55 @@ export function placeNodes(graph: Graph, known: ReadonlyMap<string, Position>): 
   const shares = countLeaves(roots, children);
   if (known.size) placeAroundParents(roots, children, places);
   else for (const id of roots) placeInRings(id, children, shares, places, graph);
+  if (graph.nodes.length > LARGE_GRAPH) return places;
+  const added = graph.nodes.filter((node) => !known.has(node.id));
+  if (!known.size) for (const { id } of added) stretch(places, id, aspect);
+  separateLabels(graph, places, new Set([...known.keys(), ...roots]));
   return places;
+}
+
+/** Use the whole width of a wide view. */
+function stretch(places: Map<string, Position>, id: string, aspect: number): void {
+  const place = places.get(id);
+  if (place) places.set(id, { x: place.x * Math.min(1.8, Math.max(1, aspect)), y: place.y });
+}
+
+const MAX_ROUNDS = 80;
+/** The average width of a letter for one unit of its height, a little generous. */
+const LETTER_WIDTH = 0.6;
+
+/** Push nodes apart whose labels cover each other. Those in `fixed` stay where they are. */
+function separateLabels(graph: Graph, places: Map<string, Position>, fixed: ReadonlySet<string>): void {
+  const font = graph.nodes.length <= SMALL_GRAPH ? 13 : 18;
+  const boxes = graph.nodes.map((node) => ({
+    id: node.id,
+    ...(places.get(node.id) ?? { x: 0, y: 0 }),
+    width: Math.min(MAX_LABEL_WIDTH, Math.max(26, node.name.length * font * LETTER_WIDTH)) + 16,
+    // The node in the middle is drawn larger.
+    height: (node.depth === 0 ? 62 : 26) + 14 + font * 1.3,
+    isFixed: fixed.has(node.id),
+  }));
+  for (let round = 0, hasMoved = true; hasMoved && round < MAX_ROUNDS; round++) {
+    hasMoved = false;
+    for (const [index, box] of boxes.entries()) {
+      for (let next = index + 1; next < boxes.length; next++) {
+        const other = boxes[next];
+        if (!other || (box.isFixed && other.isFixed)) continue;
+        const [dx, dy] = [other.x - box.x, other.y - box.y];
+        const overlapX = (box.width + other.width) / 2 - Math.abs(dx);
+        const overlapY = (box.height + other.height) / 2 - Math.abs(dy);
+        if (overlapX <= 0.5 || overlapY <= 0.5) continue;
+        hasMoved = true;
+        const share = box.isFixed ? 0 : other.isFixed ? 1 : 0.5;
+        // The shorter way apart.
+        const axis = overlapX < overlapY ? "x" : "y";
+        const push = Math.min(overlapX, overlapY) * ((axis === "x" ? dx : dy) < 0 ? -1 : 1);
+        box[axis] -= push * share;
+        other[axis] += push * (1 - share);
+      }
+    }
+  }
+  for (const { id, x, y } of boxes) places.set(id, { x, y });
 }
 
 /** The nodes that hang on each node: those it reached first. */
@@ -74,7 +131,7 @@ function placeInRings(
   const total = shares.get(root) ?? 1;
   // All ends must fit on the ring with room between them.
   const widest = (Math.max(total, graph.nodes.length / 4) * NODE_SPACE) / (2 * Math.PI);
-  const step = Math.max(RING_SPACE, Math.min(widest, 2400));
+  const step = Math.max(graph.nodes.length <= SMALL_GRAPH ? SMALL_RING_SPACE : RING_SPACE, Math.min(widest, 2400));
   const centre = places.get(root) ?? { x: 0, y: 0 };
   let level = [{ id: root, from: -Math.PI / 2, to: 1.5 * Math.PI }];
   for (let ring = 1; level.length; ring++) {

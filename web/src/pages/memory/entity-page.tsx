@@ -1,5 +1,5 @@
 /* One entity: its text and fields, what it is connected with, what dreams say about it and since when. */
-import { useState, type ReactNode } from "react";
+import { useMemo, useState, type ReactNode } from "react";
 
 import { ApiError, call } from "../../api/client";
 import type { EntityView, Graph, StatementList, StatementRecord } from "../../api/types";
@@ -10,8 +10,10 @@ import { ConfirmDialog } from "../../components/dialog";
 import { EmptyState } from "../../components/empty-state";
 import { Icon } from "../../components/icon";
 import { LoadState } from "../../components/load-state";
+import { hasMarkup, Markdown } from "../../components/markdown";
 import { Menu, MenuItem, MenuLine } from "../../components/menu";
 import { Panel } from "../../components/panel";
+import { Segments } from "../../components/segments";
 import { showError, showToast } from "../../components/toast";
 import { entityPath, graphPath, isShared, keyPath, textField, titleOf, toSafeUrl, type Row } from "../../entity-links";
 import { formatDateTime, formatDay, toWords } from "../../format";
@@ -178,13 +180,45 @@ async function deleteEntity(entity: EntityView, key: string, title: string): Pro
   showToast(texts.memory.deleted(title), { action: { label: texts.common.undo, run: () => void restore() } });
 }
 
+/** Texts that only look like Markdown. */
+const CODE_NAME = /\.(?:c|cpp|cs|css|csv|go|h|html?|java|js|json|jsonl|jsx|log|php|py|rb|rs|sh|sql|toml|ts|tsv|tsx|xml|ya?ml)(?:#\d+)?$/i;
+/** A longer text would keep the browser busy as Markdown. */
+const MAX_FORMATTED_CHARS = 200_000;
+const FRONT_MATTER = /^---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/;
+
 function TextPanel({ entity }: { entity: EntityView }) {
   const field = textField(entity);
+  const text = field ? String(entity[field]) : "";
+  const isCode = CODE_NAME.test(String(entity["uri"] ?? entity.key ?? ""));
+  const canFormat = useMemo(() => text.length <= MAX_FORMATTED_CHARS && hasMarkup(text), [text]);
+  const [chosen, setChosen] = useState<"formatted" | "raw" | null>(null);
+  const look = canFormat ? (chosen ?? (isCode ? "raw" : "formatted")) : "raw";
   const values = Object.entries(entity).filter(([name, value]) => !HIDDEN_FIELDS.has(name) && name !== field && !isEmpty(value));
   const tags = (entity["tags"] as string[] | undefined) ?? [];
   return (
-    <Panel title={texts.memory.text}>
-      {field ? <p className={styles.text}>{String(entity[field])}</p> : <p className={styles.none}>{texts.memory.noText}</p>}
+    <Panel
+      title={texts.memory.text}
+      actions={
+        canFormat && (
+          <Segments
+            label={texts.memory.look}
+            value={look}
+            options={[
+              { value: "formatted", title: texts.memory.formatted },
+              { value: "raw", title: texts.memory.raw },
+            ]}
+            onChange={setChosen}
+          />
+        )
+      }
+    >
+      {!text && <p className={styles.none}>{texts.memory.noText}</p>}
+      {text && look === "raw" && <p className={`${styles.text} ${isCode ? styles.source : ""}`}>{text}</p>}
+      {text && look === "formatted" && (
+        <div className={styles.formatted}>
+          <Markdown text={text.replace(FRONT_MATTER, "```yaml\n$1\n```\n")} />
+        </div>
+      )}
       {tags.length > 0 && (
         <p className={styles.tags}>
           {tags.map((tag) => (
