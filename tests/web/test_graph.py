@@ -92,7 +92,7 @@ def test_labels_do_not_cover_each_other(tab: Tab) -> None:
     tab.open("/graph?key=orchard")
     wait_for_nodes(tab, 15)
     boxes = tab.page.get_by_role("img").evaluate(
-        "(box) => box._cyreg.cy.nodes().map((node) => node.boundingBox({ includeLabels: true, includeOverlays: false }))"
+        "(box) => box._cyreg.cy.nodes().map((node) => node.boundingBox({ includeOverlays: false }))"
     )
     overlaps = [
         (one, other)

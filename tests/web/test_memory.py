@@ -112,7 +112,8 @@ def test_sql_is_shown_as_a_table_and_traverse_with_its_path(tab: Tab) -> None:
 
 
 def test_a_note_is_shown_as_markdown_or_as_it_was_written(tab: Tab) -> None:
-    note = "---\ntitle: Plan\n---\n# Plan\n\n- **buy** apples\n- [stay](javascript:alert(1))\n\n<img src=x onerror=alert(1)>"
+    items = "- **buy** apples\n- [stay](javascript:alert(1))"
+    note = f"---\ntitle: Plan\n---\n# Plan\n\n{items}\n\n<img src=x onerror=alert(1)>"
     add_note(tab, "Plan", note)
     tab.open("/memory/resources/plan")
     text = tab.page.get_by_role("region", name="Text")
