@@ -119,6 +119,12 @@ _REPLACED = [
         "who has the spare key?",
     ),
     ("the car insurance with Aviva costs 412 a year", "Aviva put it up to 455", "how much is the car insurance"),
+    # The newer text names the old value as dropped.
+    ("We use FreeRTOS on the sensor board.", "We dropped FreeRTOS; we go with Zephyr", "Which RTOS do we use?"),
+    ("Our builds run on Jenkins at the office.", "Jenkins is out, GitLab is in", "Where do our builds run?"),
+    ("Our phone contract is with Vodafone.", "we switched from Vodafone to O2", "Which phone company do we have?"),
+    ("I work at Maersk in the harbour office.", "I left Maersk and joined Vestas", "Where do I work?"),
+    ("My running shoes are Asics Nimbus.", "Ditched the Asics, got Brooks now.", "What running shoes do I have?"),
     ("I lent my blue tent to Oskar.", "Oskar brought back the tent with a hole in it.", "Where is my blue tent?"),
 ]
 _NOT_REPLACED = [
@@ -144,6 +150,22 @@ _NOT_REPLACED = [
         "At which school does Jonas teach?",
     ),
     ("Dad was a signalman.", "Dad's old watch turned up in a box, it was not lost after all.", "What was Dad's job?"),
+    # The newer text changes another value of the same thing.
+    (
+        "My dentist is Dr. Okoro, appointment on Wednesday at 9.",
+        "The dentist is on Thursday now.",
+        "who is my dentist?",
+    ),
+    ("The plumber is Mr. Kranz, he comes on Friday at 8.", "The plumber now comes on Monday.", "who is the plumber?"),
+    ("My flight is LH 831 on Monday from Hamburg.", "The flight is on Tuesday now.", "What is my flight number?"),
+    ("My flight is LH 831 on Monday from Hamburg.", "The flight is on Tuesday now.", "Which flight do I take?"),
+    (
+        "My flight is LH 831 on Monday from Hamburg.",
+        "The flight is on Tuesday now.",
+        "Where does my flight leave from?",
+    ),
+    ("We chat on Slack, channel #ops for alarms.", "We ditched Slack for Zulip.", "Which channel is for alarms?"),
+    ("My running shoes are Asics, size 43.", "Ditched the Asics, got Brooks now.", "What size are my running shoes?"),
     ("The dentist is on Friday at 10.", "Ana's birthday is on 12 May.", "When is the dentist?"),
     ("My favourite restaurant is Bistro Nord.", "My favourite colour is teal.", "What is my favourite restaurant?"),
 ]
@@ -204,6 +226,44 @@ async def test_remembered_statement_replaces_an_older_one(
     assert rows[0]["key"] == note.key
     (replaced,) = [row for row in rows if row["record"]["content"] == old]
     assert replaced["superseded_by"] == note.key
+
+
+async def test_correction_of_what_was_just_said_leaves_other_values_alone(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    told = ("My dentist is Dr. Okoro, appointment on Wednesday at 9.", "Actually it is on Thursday at 11.")
+    await tell(rem, sql, 1, *_NOISE[:2], *told)
+    for question, place in (("who is my dentist?", 0), ("when is my dentist appointment?", 1)):
+        rows = await answer(rem, question)
+        assert rows[0]["record"]["content"] == told[place], question
+        assert ("superseded_by" in rows[1]) is bool(place)
+
+
+async def test_statement_replaces_a_note_whose_value_it_names_as_dropped(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    note = Resource(name="Firmware", content="We use FreeRTOS as the RTOS on the sensor board. Build with cmake.")
+    await rem.store(_USER).upsert(note)
+    await tell(rem, sql, 1, *_NOISE, "We dropped FreeRTOS; we go with Zephyr")
+    rows = await answer(rem, "Which RTOS do we use?")
+    assert rows[0]["record"]["content"].endswith("Zephyr")
+    assert rows[1]["superseded_by"] == rows[0]["key"]
+
+
+async def test_confirmed_correction_replaces_only_what_it_changes(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await tell(rem, sql, 1, "My flight is LH 831 on Monday 14:20 from Hamburg", *_NOISE)
+    changes = rem.changes(_USER)
+    request = await changes.request_correction("the flight", "the flight is on Tuesday")
+    await changes.confirm(request.approval, by=_USER)
+    for question in ("What is my flight number?", "Where does my flight leave from?"):
+        rows = await answer(rem, question)
+        assert "LH 831" in rows[0]["record"]["content"], question
+        assert "superseded_by" not in rows[0], question
+    rows = await answer(rem, "When is my flight?")
+    assert rows[0]["record"]["content"] == "the flight is on Tuesday"
+    assert rows[1]["superseded_by"] == rows[0]["key"]
 
 
 async def test_stored_text_does_not_replace_a_statement(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:

@@ -24,6 +24,8 @@ from rem.query.value_kinds import find_value_kinds, find_wanted_kinds
         ("What is the registration of my car?", {"code"}),
         ("Why did we leave?", {"reason"}),
         ("Who is Marta?", {"name"}),
+        ("Where does the train leave from?", {"place", "origin"}),
+        ("Which flight do I take?", {"code", "number"}),
         ("What do we clean the floor with?", set()),
         ("Wo ist das Boot?", set()),
     ],
@@ -54,6 +56,10 @@ def test_question_asks_for_a_kind_of_value(question: str, kinds: set[str]) -> No
         ("The tent is blue.", "number", False),
         ("The tent is blue.", "code", False),
         ("The tent is blue.", "name", False),
+        ("It is on Thursday.", "name", False),
+        ("Dr. Okoro moved it.", "name", True),
+        ("It leaves from Hamburg.", "origin", True),
+        ("It is so from Monday on.", "origin", False),
     ],
 )
 def test_text_has_kinds_of_values(text: str, kind: str, is_found: bool) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import islice, pairwise
 from types import MappingProxyType
 
-from rem.query.value_kinds import ValueKind, find_value_kinds, find_wanted_kinds
+from rem.query.value_kinds import ValueKind, find_value_kinds, find_wanted_kinds, join_genitives
 from rem.retrieval.synonyms import find_synonyms
 from rem.rules import word_set
 from rem.text import STOP_WORDS, find_sentence_spans, split_words
@@ -57,7 +57,7 @@ class QuestionWords:
         """Return the words of a question. `names` has other words for some of them, such as the names of a role."""
         # "How long" asks for a number, and "long" is no topic.
         topic = _MEASURE.sub(" ", question.lower())
-        words = {stem_word(word): find_synonyms(word) for word in split_words(_join_genitives(topic))}
+        words = {stem_word(word): find_synonyms(word) for word in split_words(join_genitives(topic))}
         wanted = find_content_words(topic)
         synonyms = ((word, find_content_words(others)) for word, others in words.items() if word in wanted)
         named = ((stem_word(word), frozenset(map(stem_word, others))) for word, others in names.items())
@@ -97,7 +97,7 @@ def find_asked_name(question: str) -> str | None:
 
 def find_content_words(text: str) -> frozenset[str]:
     """Return the stems of the words with content. Days and months are content here. Wi-Fi is also wifi."""
-    plain = _join_genitives(text)
+    plain = join_genitives(text)
     words = (*split_words(plain), *(word.replace("-", "").lower() for word in _HYPHENATED.findall(plain)))
     return frozenset(stem_word(word) for word in words if word not in _empty_words())
 
@@ -111,10 +111,6 @@ def stem_word(word: str) -> str:
             word = word[: -len(ending)]
             break
     return word[:-1] if word.endswith("e") and len(word) > MIN_STEM_CHARS else word
-
-
-def _join_genitives(text: str) -> str:
-    return text.replace("’", "'").replace("'s", "").replace("'", "")
 
 
 @cache

@@ -14,8 +14,8 @@ from itertools import pairwise
 from rem.message_kinds import refers_back
 from rem.query.own_properties import find_owner, find_stated_properties
 from rem.query.question_words import QuestionWords, find_content_words, stem_word
-from rem.query.value_kinds import ValueKind, find_value_kinds
-from rem.rules import alternatives, word_set
+from rem.query.value_kinds import ValueKind, find_names, find_value_kinds
+from rem.rules import alternatives, patterns, word_set
 from rem.text import restore_apostrophes
 
 _SUBJECT = re.compile(
@@ -35,6 +35,9 @@ _NEGATED = re.compile(
 )
 
 _RENEWED = re.compile(r"\bnew ((?:[\w-]+ ?){1,3})")
+MAX_REPLACEMENT_CHARS = 400
+"""A longer text is a note, and no statement that something was replaced."""
+_VALUE = r"(?:(?:the|our|my|his|her|their|using|with|an?) )*\w[\w.+#'-]*(?: \w[\w+#'-]*){0,2}?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class Sentence:
     owner: str
     renewed: frozenset[str]
     """The words after "new": "a new password"."""
+    names: frozenset[str]
+    """The stems of its names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,11 @@ class Part:
     def shapes(self) -> frozenset[ValueKind]:
         """The kinds of values in all sentences."""
         return frozenset().union(*(sentence.all_shapes for sentence in self.sentences))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The stems of the names in all sentences."""
+        return frozenset().union(*(sentence.names for sentence in self.sentences))
 
     @property
     def has_change(self) -> bool:
@@ -154,7 +164,19 @@ def parse_sentence(sentence: str) -> Sentence:
         is_absence=_absent().search(text) is not None,
         owner=find_owner(text),
         renewed=find_content_words(" ".join(_RENEWED.findall(text))),
+        names=frozenset(map(stem_word, find_names(sentence))),
     )
+
+
+def find_replaced_values(text: str) -> frozenset[str]:
+    """Return the words of the values that a text names as dropped beside a new one: "We ditched Slack for Zulip".
+
+    Days and numbers are left out: many things have the same ones.
+    """
+    folded = restore_apostrophes(" ".join(text[:MAX_REPLACEMENT_CHARS].lower().replace("’", "'").split()))
+    values = (match["old"] for pattern in _replacements() for match in pattern.finditer(folded))
+    words = frozenset(word for value in values for word in find_content_words(value) if not word.isdigit())
+    return words - general_words() - filler_words()
 
 
 @cache
@@ -174,10 +196,15 @@ def _revisions() -> re.Pattern[str]:
 
 
 @cache
+def calendar_words() -> frozenset[str]:
+    """Return the stems of the names of days and months."""
+    return frozenset(map(stem_word, word_set("names.calendar_words")))
+
+
+@cache
 def general_words() -> frozenset[str]:
     """Return the stems of words in questions that say nothing about the thing: number, kind, day."""
-    words = word_set("changes.general_words") | word_set("names.calendar_words")
-    return frozenset(stem_word(word) for word in words)
+    return frozenset(map(stem_word, word_set("changes.general_words"))) | calendar_words()
 
 
 @cache
@@ -198,6 +225,20 @@ def _returned() -> re.Pattern[str]:
 @cache
 def _absent() -> re.Pattern[str]:
     return re.compile(rf"\b{alternatives('changes.absences')}\b")
+
+
+@cache
+def _replacements() -> tuple[re.Pattern[str], ...]:
+    """Return the patterns of texts that name an old value and a new one."""
+    clause = alternatives("changes.replacement_clauses")
+    named = {
+        "OLD": rf"(?P<old>{_VALUE})",
+        "NEXT": rf"(?:\s?[,;.:–-]| and| so| but)(?: and| so| but| instead)* {clause}",
+    }
+    return tuple(
+        re.compile(rf"\b{re.sub('OLD|NEXT', lambda name: named[name[0]], pattern)}")
+        for pattern in patterns("changes.replacements")
+    )
 
 
 @cache

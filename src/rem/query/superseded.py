@@ -21,9 +21,18 @@ from rem.db.sql import query as sql
 from rem.models.resource import REMEMBERED_ORIGIN
 from rem.query.continuations import get_continued
 from rem.query.own_properties import AUTHOR, MAX_SENTENCES, find_asked_properties, is_about_other_owner
-from rem.query.question_words import QuestionWords, find_asked_name, find_content_words
-from rem.query.stated_changes import Part, Sentence, filler_words, general_words, parse_sentence, pick_part
-from rem.query.value_kinds import ValueKind
+from rem.query.question_words import QuestionWords, find_asked_name, find_content_words, stem_word
+from rem.query.stated_changes import (
+    Part,
+    Sentence,
+    calendar_words,
+    filler_words,
+    find_replaced_values,
+    general_words,
+    parse_sentence,
+    pick_part,
+)
+from rem.query.value_kinds import ValueKind, find_names, find_possible_names
 from rem.text import find_sentence_spans
 
 if TYPE_CHECKING:
@@ -52,6 +61,8 @@ MIN_MOVED_SHARE = 0.5
 MIN_MOVED_COSINE = 0.28
 CLOSER_SHARE = 0.95
 """A newer text with this share of the older one's similarity is as near to the question."""
+MIN_DROPPED_SIMILARITY = 0.26
+"""The similarity with the question of a newer text that names the value of the older one as dropped."""
 MAX_REFERENCE_DISTANCE = 6
 """A correction without a subject ("Actually it's Thursday") refers to one of this many messages before it."""
 CERTAIN_LOGIT = 6.0
@@ -79,6 +90,8 @@ _POLAR = re.compile(
 )
 _FORMER = re.compile(r"\b(?:originally|initially|at first|used to|previously|formerly|did \w+ (?:first|plan))\b")
 """In a question: it asks for what was so before, and nothing replaces that."""
+_ACRONYM = re.compile(r"\b[A-Z]{2,}s?\b")
+"""A word such as RTOS names a kind of things."""
 _HOLDER = re.compile(r"\bwho(?:'s|s)? (?:has|have|had|got|keeps|holds|looks after|is keeping)\b")
 
 
@@ -122,6 +135,10 @@ class _Row:
     """Whether the text has many sentences."""
     is_about_other_owner: bool
     """Whether it is about the thing of somebody else than the question: "her exam"."""
+    possible_names: frozenset[str]
+    """The stems of the words that may be names."""
+    replaced: frozenset[str]
+    """The words of the values that it names as dropped beside a new one."""
     corrected_ids: frozenset[str] = frozenset()
     """Rows that the user has confirmed to be replaced by this one (`metadata.supersedes`)."""
 
@@ -149,6 +166,8 @@ class _Question:
     """Whether it asks for yes or no: then the newest statement about its subject counts."""
     is_about_holder: bool
     """Whether it asks who has something."""
+    names: frozenset[str]
+    """The stems of the names in it."""
 
     @property
     def shapes(self) -> frozenset[ValueKind]:
@@ -189,7 +208,7 @@ def arrange_superseded(
         for newer in compared:
             cosine = cosines.get(frozenset((newer.entity_id, older.entity_id)), 0.0)
             is_newest = older.place not in newest or newest[older.place].time < newer.time
-            is_corrected = older.entity_id in newer.corrected_ids
+            is_corrected = older.entity_id in newer.corrected_ids and not _leaves_alone(newer, older, asked)
             # What was said of somebody later does not change who it is.
             is_replaced = is_corrected or (
                 not asked.is_introduction
@@ -253,6 +272,8 @@ def _prepare(asked: _Question, rows: Sequence[dict[str, Any]]) -> Iterator[_Row]
             asked.words.find_in(find_content_words(f"{get_continued(row)}\n{text}")),
             len(sentences) > MAX_REPLACED_SENTENCES,
             is_about_other_owner(asked.text, text),
+            frozenset(map(stem_word, find_possible_names(text))),
+            find_replaced_values(text),
             _read_corrected_ids(record),
         )
 
@@ -278,6 +299,7 @@ def _parse_question(question: str, words: QuestionWords) -> _Question:
         find_asked_name(question) is not None,
         _POLAR.match(text) is not None,
         _HOLDER.search(text) is not None,
+        frozenset(map(stem_word, find_names(_ACRONYM.sub(" ", question)))),
     )
 
 
@@ -287,7 +309,9 @@ def _replaces(newer: _Row, older: _Row, asked: _Question, cosine: float) -> bool
         return False
     if _returns(newer.part, older.part, asked):
         return True
-    if _misses_point(newer.part, older.part, asked):
+    if _drops_value(newer, older, asked):
+        return True
+    if _leaves_alone(newer, older, asked):
         return False
     topic = _Topic(
         is_same=cosine >= SAME_TOPIC_COSINE and newer.fits(MIN_FIT_SHARE, older),
@@ -326,7 +350,7 @@ def _outweighs(newer: _Row, older: _Row, asked: _Question, cosine: float, rating
     has_kind = bool(asked.shapes & newer.part.shapes & older.part.shapes)
     misses_kind = bool(asked.shapes & older.part.shapes) and not asked.shapes & newer.part.shapes
     common = len((newer.words & older.words) - filler_words())
-    if not common or old.certainty <= 0:
+    if not common or old.certainty <= 0 or _leaves_alone(newer, older, asked):
         return False
     evidence = (
         EVIDENCE["newer_answers"] * new.certainty
@@ -392,7 +416,8 @@ def _is_comparable(newer: _Row, older: _Row, asked: _Question, cosine: float) ->
     if newer.time <= older.time or newer.is_about_other_owner:
         return False
     is_change = newer.part.is_revision or _renews(newer, older, asked)
-    if older.is_undated and not (is_change and _is_close(newer, older, asked, cosine)):
+    is_clear_change = _drops_value(newer, older, asked) or (is_change and _is_close(newer, older, asked, cosine))
+    if older.is_undated and not is_clear_change:
         return False
     # What was said is not outdated because a note was stored later.
     return not newer.is_note or (older.is_note and cosine >= SAME_NOTE_COSINE)
@@ -454,11 +479,55 @@ def _names_old_value(new: Sentence, old: Sentence) -> bool:
     return bool(new.negated & old.words) and len(common) > 1
 
 
+def _leaves_alone(newer: _Row, older: _Row, asked: _Question) -> bool:
+    """Return whether a row, even if it corrects an older one, says nothing about what the question asks for."""
+    return (
+        _misses_point(newer.part, older.part, asked)
+        or _misses_name(newer, older, asked)
+        or _changes_other_value(newer, older, asked)
+    )
+
+
 def _misses_point(newer: Part, older: Part, asked: _Question) -> bool:
     """Return whether only the older part has the kind of value that is asked for, and is not revoked."""
     # What is called off has no time or place any more, but a phone number stays the same.
     is_revoked = newer.is_revocation and not asked.shapes & {"code", "reason"}
     return bool(asked.shapes & older.shapes) and not asked.shapes & newer.shapes and not is_revoked
+
+
+def _misses_name(newer: _Row, older: _Row, asked: _Question) -> bool:
+    """Return whether the question asks for a name, and the newer row has no other one than the older row.
+
+    That the dentist's appointment is on Thursday does not change who the dentist is.
+    """
+    if "name" not in asked.words.kinds or not older.part.names - asked.words.words or newer.part.is_revocation:
+        return False
+    return not newer.possible_names - older.words - asked.words.words - filler_words() - general_words()
+
+
+def _changes_other_value(newer: _Row, older: _Row, asked: _Question) -> bool:
+    """Return whether a row has nothing new but a day, a time or a number, and the question asks for something else.
+
+    "My sister's wedding is on 21 June" does not change the dress code of the wedding.
+    """
+    added = newer.part.words - older.part.words - filler_words() - calendar_words()
+    if any(not word.isdigit() for word in added) or not newer.part.shapes & {"day", "time", "number"}:
+        return False
+    if asked.words.kinds:
+        return asked.words.kinds.isdisjoint(newer.part.shapes)
+    return not newer.part.is_revocation and bool(older.part.covered - newer.covered - general_words())
+
+
+def _drops_value(newer: _Row, older: _Row, asked: _Question) -> bool:
+    """Return whether a row names the value of the older one as dropped, and a new one."""
+    if asked.shapes - {"place", "origin"} and _misses_point(newer.part, older.part, asked):
+        return False
+    dropped = (newer.replaced - asked.words.words) & (older.part.words if older.is_long else older.words)
+    # A question for something else of the older text shares little with the new value: "Which channel is for alarms?"
+    is_near = newer.similarity >= MIN_DROPPED_SIMILARITY or any(
+        sentence.owner == AUTHOR and sentence.properties & asked.properties for sentence in newer.part.sentences
+    )
+    return bool(dropped) and is_near and asked.names <= newer.words
 
 
 def _moves(newer: _Row, older: _Row, asked: _Question, topic: _Topic) -> bool:
