@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench import (
     attacks,
+    backup,
     bulk_load,
     chat,
     dreaming,
@@ -25,9 +26,11 @@ from bench import (
     lookup,
     parse,
     partitions,
+    processes,
     reranker,
     search,
     startup,
+    tenants,
     traverse,
     web,
 )
@@ -39,15 +42,20 @@ _NAMES = (
     *("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat", "jobs"),
     *("reranker", "ingest", "dreaming", "http", "attacks", "encryption", "partitions", "web"),
 )
+_ON_REQUEST = ("processes", "tenants", "backup")
+"""Those that need root, or minutes and gigabytes."""
 
 
 def main() -> None:
     """Run the benchmarks that were asked for, each on a database of its own."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*_NAMES, []], help="default: all")
+    parser.add_argument(
+        "names", nargs="*", choices=[*_NAMES, *_ON_REQUEST, []], help=f"default: all but {', '.join(_ON_REQUEST)}"
+    )
     parser.add_argument("--quick", action="store_true", help="smaller sizes, to see that it works")
+    parser.add_argument("--gigabytes", type=float, default=backup.GIGABYTES, help="size of the database of `backup`")
     arguments = parser.parse_args()
-    results = [_run(name, arguments.quick) for name in arguments.names or _NAMES]
+    results = [_run(name, arguments.quick, arguments.gigabytes) for name in arguments.names or _NAMES]
     checks = [asdict(check) | {"passed": check.passed} for result in results for check in result.checks]
     report = {
         "machine": {"python": platform.python_version(), "system": platform.platform()},
@@ -63,15 +71,26 @@ def main() -> None:
     sys.exit(0 if all(check["passed"] for check in checks) else 1)
 
 
-def _run(name: str, quick: bool) -> Result:
+def _run(name: str, quick: bool, gigabytes: float) -> Result:
     if name == "parse":
         return parse.run(200 if quick else parse.ROUNDS)
     with tempfile.TemporaryDirectory(prefix="rem-bench-") as folder:
         home = Path(folder) / "home"
         try:
-            return asyncio.run(_measure(name, home, quick))
+            return asyncio.run(_measure_on_request(name, home, quick, gigabytes))
         finally:
             EmbeddedServer(home).stop()
+
+
+async def _measure_on_request(name: str, home: Path, quick: bool, gigabytes: float) -> Result:
+    match name:
+        case "processes":
+            return await processes.run(home, 1, 2) if quick else await processes.run(home)
+        case "tenants":
+            return await tenants.run(Settings(rem_home=home), tenants.QUICK if quick else None)
+        case "backup":
+            return await backup.run(home, 0.02 if quick else gigabytes)
+    return await _measure(name, home, quick)
 
 
 async def _measure(name: str, home: Path, quick: bool) -> Result:

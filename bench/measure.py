@@ -43,6 +43,14 @@ async def measure_in_turns(
     calls: dict[str, Call], rounds: int, warm_up: int = 50, after: Callable[[], Awaitable[object]] | None = None
 ) -> dict[str, float]:
     """Return the median time of each call in microseconds. Run the calls in turns, and `after` untimed after each."""
+    times = await time_in_turns(calls, rounds, warm_up, after)
+    return {name: round(median(values) * 1e6, 1) for name, values in times.items()}
+
+
+async def time_in_turns(
+    calls: dict[str, Call], rounds: int, warm_up: int = 50, after: Callable[[], Awaitable[object]] | None = None
+) -> dict[str, list[float]]:
+    """Return the seconds of each run of each call. Run the calls in turns, and `after` untimed after each."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
     for number in range(rounds + warm_up):
@@ -54,12 +62,17 @@ async def measure_in_turns(
             times[name].append(time.perf_counter() - started)
             if after is not None:
                 await after()
-    return {name: round(median(values[warm_up:]) * 1e6, 1) for name, values in times.items()}
+    return {name: values[warm_up:] for name, values in times.items()}
 
 
 def median(values: Sequence[float]) -> float:
     """Return the median."""
     return statistics.median(values)
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return the value that this share of the values does not exceed."""
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def print_progress(message: str) -> None:

@@ -45,8 +45,8 @@ async def run(settings: Settings, sizes: Sizes | None = None) -> Result:
     """Measure reads and writes of small tenants, SEARCH of a large one, and bulk loads."""
     sizes = sizes or Sizes()
     result = Result("partitions")
-    plain_settings = await _create_database(settings, "plain", None)
-    divided_settings = await _create_database(settings, "divided", PARTITIONS)
+    plain_settings = await create_database(settings, "plain", None)
+    divided_settings = await create_database(settings, "divided", PARTITIONS)
     async with Rem.open(plain_settings) as plain, Rem.open(divided_settings) as divided:
         databases = {"plain": plain, "divided": divided}
         for rem in databases.values():
@@ -67,7 +67,7 @@ async def run(settings: Settings, sizes: Sizes | None = None) -> Result:
     return result
 
 
-async def _create_database(settings: Settings, name: str, partitions: int | None) -> Settings:
+async def create_database(settings: Settings, name: str, partitions: int | None) -> Settings:
     """Create and migrate a database on the embedded server, and return the settings for it."""
     address = Database(settings).get_connection_string()
     admin = await asyncpg.connect(address)
