@@ -122,7 +122,7 @@ def _render_scores(summary: RunSummary, comparison: RunComparison | None) -> str
             + "</tr>"
         )
     head = _table_head(["evaluator", "score"], ["mean", "least", "most", "cases", "change"])
-    return f'<h2>Scores</h2>\n<div class="wide"><table>{head}{"".join(rows)}</table></div>'
+    return f"<h2>Scores</h2>\n{_table('Scores', head + ''.join(rows))}"
 
 
 def _render_comparison(comparison: RunComparison, anchors: Mapping[str, str]) -> str:
@@ -143,10 +143,7 @@ def _render_comparison(comparison: RunComparison, anchors: Mapping[str, str]) ->
         texts += f"<p>What changed: {escape(names)}</p>"
     baseline, count = escape(comparison.baseline.label), comparison.common_cases
     head = _table_head(["figure"], ["before", "now", "change"])
-    return (
-        f"<h2>Against {baseline}, over {count} common cases</h2>\n"
-        f'<div class="wide"><table>{head}{rows}</table></div>{texts}'
-    )
+    return f"<h2>Against {baseline}, over {count} common cases</h2>\n{_table('Comparison', head + rows)}{texts}"
 
 
 def _render_legend(comparison: RunComparison | None) -> str:
@@ -275,7 +272,7 @@ def _render_judgements(case: StoredCase) -> Iterator[str]:
 def _render_versions(summary: RunSummary) -> str:
     facts = {"seed": str(summary.run.seed), **dict(_flatten(summary.run.versions))}
     rows = "".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in facts.items())
-    return f'<h2>Versions</h2>\n<div class="wide"><table>{rows}</table></div>'
+    return f"<h2>Versions</h2>\n{_table('Versions', rows)}"
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -285,6 +282,11 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield from _flatten(value, f"{label}: ")
         else:
             yield label, str(value)
+
+
+def _table(label: str, rows: str) -> str:
+    """Return a table that scrolls by itself on a narrow screen, also with the keyboard."""
+    return f'<div class="wide" role="region" aria-label="{label}" tabindex="0"><table>{rows}</table></div>'
 
 
 def _table_head(texts: Sequence[str], numbers: Sequence[str]) -> str:
