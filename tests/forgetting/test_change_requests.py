@@ -295,6 +295,21 @@ async def test_a_corrected_message_is_marked_in_answers(rem: Rem, alice: Store) 
     assert [(row["key"], row.get("superseded_by")) for row in rows] == [(report.key, None), (old.key, report.key)]
 
 
+async def test_a_correction_keeps_a_note_with_other_details(rem: Rem, alice: Store) -> None:
+    note = await rem.remember("My flight is LH 831 on Monday 14:20 from Hamburg.", user=_ALICE)
+    request = await rem.changes(_ALICE).request_correction("the flight", "the flight is on Tuesday")
+    assert "(stays, and is marked as replaced)" in request.preview
+    report = await rem.changes(_ALICE).confirm(request.code, by="test")
+    assert (report.changed, report.replaced) == (0, 1)
+    for question, first, other in (
+        ("What is my flight number?", note.key, report.key),
+        ("When is my flight?", report.key, note.key),
+    ):
+        rows = (await rem.ask(question, user=_ALICE)).results
+        superseded_by = report.key if other == note.key else None
+        assert [(row["key"], row.get("superseded_by")) for row in rows] == [(first, None), (other, superseded_by)]
+
+
 async def test_a_correction_changes_notes_and_keeps_their_old_text(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Trip", content="The hotel is booked. My flight is SK1425. Mia comes along."))
     await alice.upsert(Moment(name="Booking", summary="Alice's flight is SK1425.", starts_timestamp=datetime.now(UTC)))

@@ -24,6 +24,7 @@ from rem.forgetting.traces import erase_traces
 from rem.memory.remember import find_free_name, make_name, remember
 from rem.models import Approval, Entity, Resource, RiskLevel
 from rem.models.resource import REMEMBERED_ORIGIN
+from rem.query.value_kinds import find_value_kinds
 from rem.text import collapse_spaces, split_sentences, split_words
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ MAX_SIMILAR_ROWS = 5
 LOCK_TIMEOUT_SECONDS = 30.0
 _TEXT_FIELDS = {"resources": "content", "moments": "summary", "ontologies": "content"}
 """The field of each table that a correction changes."""
+_KEPT_TABLES = ("resources", "ontologies")
+"""A text of these tables is the only one with its details. A moment has sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +102,13 @@ class Change:
     def _describe(self, row: TopicRow) -> str:
         end = ""
         if self.kind == "correct":
-            end = " (the text changes)" if row.is_editable else " (stays, and is marked as replaced)"
+            is_changed = row.is_editable and not self._drops_details(row)
+            end = " (the text changes)" if is_changed else " (stays, and is marked as replaced)"
         author = " (REM's answer)" if row.role == "assistant" else ""
         return f"{row.happened_at:%Y-%m-%d} {row.table} `{row.key}`{author}: “{row.excerpt}”{end}"
+
+    def _drops_details(self, row: TopicRow) -> bool:
+        return row.table in _KEPT_TABLES and drops_details(row.text, self.topic, self.new_text or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +407,10 @@ class _Work:
         return report
 
     async def _edit(self, table: str, row_id: UUID, new_text: str) -> Entity | None:
-        """Replace the sentences about the topic in a row, and keep the old text. Return None if it cannot change."""
+        """Replace the sentences about the topic in a row, and keep the old text.
+
+        Return None if it cannot change, or if details that the new text does not have would be lost.
+        """
         field_name = _TEXT_FIELDS.get(table)
         if field_name is None:
             return None
@@ -409,6 +419,8 @@ class _Work:
         if "file_id" in entity.metadata:
             return None
         old_text = str(getattr(entity, field_name))
+        if table in _KEPT_TABLES and drops_details(old_text, self._plan.topic, new_text):
+            return None
         corrected = replace_sentences(old_text, self._plan.topic, new_text)
         history = [*entity.metadata.get("corrections", []), {"at": self._now.isoformat(), **self._keep_old(old_text)}]
         changes: dict[str, Any] = {field_name: corrected, "metadata": {**entity.metadata, "corrections": history}}
@@ -456,18 +468,33 @@ class _Work:
 
 def replace_sentences(text: str, topic: str, new_text: str) -> str:
     """Return a text with the new text in place of the sentences that have a word of the topic, or of all of it."""
-    wanted = {word for word in split_words(topic) if len(word) > 2}
     sentences = split_sentences(text)
-    matching = [bool(wanted & set(split_words(sentence))) for sentence in sentences]
-    if len(sentences) < 2 or not any(matching):
+    replaced = _find_replaced(sentences, topic)
+    if len(replaced) == len(sentences):
         return new_text
-    first = matching.index(True)
     kept = [
-        new_text if number == first else sentence
+        new_text if number == replaced[0] else sentence
         for number, sentence in enumerate(sentences)
-        if number == first or not matching[number]
+        if number == replaced[0] or number not in replaced
     ]
     return " ".join(kept)
+
+
+def drops_details(text: str, topic: str, new_text: str) -> bool:
+    """Return whether the sentences that the new text replaces have a kind of value that it has not.
+
+    "The flight is on Tuesday" leaves out the number of "My flight is LH 831 on Monday".
+    """
+    sentences = split_sentences(text)
+    replaced = " ".join(sentences[number] for number in _find_replaced(sentences, topic))
+    return not find_value_kinds(replaced) - {"reason"} <= find_value_kinds(new_text)
+
+
+def _find_replaced(sentences: Sequence[str], topic: str) -> list[int]:
+    """Return the numbers of the sentences that have a word of the topic; of all if none has one."""
+    wanted = {word for word in split_words(topic) if len(word) > 2}
+    matching = [number for number, sentence in enumerate(sentences) if wanted & set(split_words(sentence))]
+    return matching or list(range(len(sentences)))
 
 
 def _choose_rows(
