@@ -187,6 +187,40 @@ def test_spans_are_offsets_of_the_text() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kp 4502 - what was that again",
+        "the plumber, what's his number",
+        "boiler code - remind me",
+        "where was it again the parking spot",
+        "invoice 2231 from Bauhaus - what was that for again",
+        "the new kettle, where did we buy it",
+        "the guy from the garage - name again",
+        "my sister's flat, which floor",
+        "gate code, i forgot",
+    ],
+)
+def test_thing_with_a_question_after_it_is_a_question(text: str) -> None:
+    assert classify_message(text) is MessageKind.QUESTION
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I asked what was wrong",
+        "boiler code - 4471",
+        "the key, which Tom had, is back",
+        "It's in the cellar, where the bikes are",
+        "Lena, who works at the bakery, moved",
+        "dinner with Tom - what a night",
+        "We found out why the heating failed - it was the valve",
+    ],
+)
+def test_statement_with_a_question_word_stays_one(text: str) -> None:
+    assert classify_message(text) is MessageKind.STATEMENT
+
+
 def test_only_messages_of_users_are_classified() -> None:
     assert get_kind(Role.USER, "Where is Tom?") is MessageKind.QUESTION
     assert get_kind(Role.ASSISTANT, "Where is Tom?") is MessageKind.ANSWER

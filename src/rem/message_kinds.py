@@ -211,7 +211,7 @@ def _classify_sentence(sentence: str) -> Iterator[tuple[MessageKind, int, int]]:
             yield MessageKind.STATEMENT, start, clause
         yield MessageKind.QUESTION, start if clause is None else clause, end
         return
-    if _questions().match(folded, start):
+    if _questions().match(folded, start) or _asks_at_end(folded[start:end]):
         yield MessageKind.QUESTION, offset, end
     elif _is_courtesy(folded[start:end]):
         yield MessageKind.SMALL_TALK, offset, end
@@ -246,6 +246,18 @@ def _find_clause(sentence: str, start: int) -> int | None:
         if _requests().match(sentence, boundary.end()):
             return boundary.start()
     return None
+
+
+def _asks_at_end(sentence: str) -> bool:
+    """Return whether a sentence is a thing and then a question about it: "the plumber, what's his number"."""
+    for boundary in _CLAUSE_END.finditer(sentence):
+        topic = split_words(sentence[: boundary.start()].replace("'", ""))
+        topic = topic[1:] if topic[:1] in (["my"], ["our"]) else topic
+        if len(topic) > MAX_TOPIC_WORDS or any(_is_verb(word) for word in topic):
+            return False
+        if topic and _closing_questions().fullmatch(sentence, boundary.end()):
+            return True
+    return False
 
 
 def _is_courtesy(sentence: str) -> bool:
@@ -304,6 +316,11 @@ def _leads() -> re.Pattern[str]:
 @cache
 def _questions() -> re.Pattern[str]:
     return re.compile(alternatives("message_kinds.questions"))
+
+
+@cache
+def _closing_questions() -> re.Pattern[str]:
+    return re.compile(rf"{alternatives('message_kinds.closing_questions')}[\s.!…]*", re.DOTALL)
 
 
 @cache
