@@ -113,6 +113,12 @@ async def test_independent_question_is_searched_alone(memory: Rem, question: str
     assert answer.calls[0][1]["query"] == question
 
 
+async def test_question_that_names_its_pronoun_is_no_follow_up(memory: Rem) -> None:
+    for question in ("where was it again the parking spot", "What was it, the boiler code?"):
+        answer = await ask(memory, question, history=await build_history(memory, LAUNCH))
+        assert answer.calls[0] == ("search_rem", {"query": question, "mode": "natural-language"})
+
+
 async def test_follow_up_without_earlier_question_is_searched_alone(memory: Rem) -> None:
     assert (await ask(memory, "When does it end?")).calls[0][1]["query"] == "When does it end?"
 

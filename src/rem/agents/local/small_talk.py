@@ -71,6 +71,8 @@ _PRONOUN = re.compile(
     r"\b(?:[Ii]ts?|(?i:he|she|him|her|his|hers|they|them|their|theirs|these|those)|"
     r"(?i:this|that)(?! (?:week|month|quarter|year|time|morning|afternoon|evening|day)\b))\b"
 )
+_NAMED_AFTER = re.compile(r"(?: again)?,? (?:the|my|our) \w", re.IGNORECASE)
+"""After a pronoun: what it means, as in "Where was it again, the parking spot?"."""
 _QUESTION_WORDS = frozenset(["who", "whom", "whose", "what", "when", "where", "why", "which", "how"])
 _EMPTY_WORDS = _QUESTION_WORDS | frozenset(
     [
@@ -232,9 +234,11 @@ def _is_follow_up(question: str) -> bool:
 
 
 def _has_open_pronoun(question: str) -> bool:
-    """Return whether a pronoun has nothing before it that it could mean, as in "When does it end?"."""
+    """Return whether the question does not have what its pronoun means, as in "When does it end?"."""
     pronoun = _PRONOUN.search(question)
-    return pronoun is not None and not set(split_words(question[: pronoun.start()])) - FUNCTION_WORDS
+    if pronoun is None or _NAMED_AFTER.match(question, pronoun.end()):
+        return False
+    return not set(split_words(question[: pronoun.start()])) - FUNCTION_WORDS
 
 
 def _simplify(text: str) -> str:
