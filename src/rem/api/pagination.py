@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
 from fastapi import Depends, Query, Response
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
+from starlette.types import Receive, Scope, Send
 
 from rem.fair_map import map_fairly
 
 T = TypeVar("T")
 JSON = "application/json"
+MIN_PART_BYTES = 100_000
+STAGES_FIELD = "stages"
 
 
 class Page(BaseModel, Generic[T]):
@@ -49,15 +53,70 @@ async def _get_window(
 async def make_rows_response(
     fields: Mapping[str, Any], rows_field: str, to_values: Callable[[Any], Any] = lambda row: row
 ) -> Response:
-    """Return an answer with many rows, written row by row: other requests are served meanwhile."""
+    """Return an answer with many rows, written row by row: other requests are served meanwhile.
 
-    def write(value: Any) -> bytes:
-        return to_json(value, inf_nan_mode="null")
+    The rows are in `rows_field`; the stages of a plan have rows of their own, in the field of the same name.
+    """
+    return _PartsResponse(await _write_fields(fields, rows_field, to_values))
 
-    rows = await map_fairly(lambda row: write(to_values(row)), fields[rows_field])
-    values = {name: write(value) for name, value in fields.items() if name != rows_field}
-    values[rows_field] = b"[%s]" % b",".join(rows)
-    return Response(b"{%s}" % b",".join(write(name) + b":" + values[name] for name in fields), media_type=JSON)
+
+async def _write_fields(fields: Mapping[str, Any], rows_field: str, to_values: Callable[[Any], Any]) -> list[bytes]:
+    """Return the parts of a JSON object."""
+    parts: list[bytes] = []
+    for name, value in fields.items():
+        parts += (b"," if parts else b"{", _write(name), b":")
+        if name == rows_field:
+            parts += _list(await map_fairly(lambda row: (_write(to_values(row)),), value))
+        elif name == STAGES_FIELD:
+            parts += _list([await _write_fields(stage, rows_field, to_values) for stage in value])
+        else:
+            parts.append(_write(value))
+    return [*parts, b"}"]
+
+
+def _write(value: Any) -> bytes:
+    return to_json(value, inf_nan_mode="null")
+
+
+def _list(items: Sequence[Sequence[bytes]]) -> Iterator[bytes]:
+    """Yield the parts of a JSON list, from the parts of its items."""
+    for position, item in enumerate(items):
+        yield b"," if position else b"["
+        yield from item
+    yield b"]" if items else b"[]"
+
+
+class _PartsResponse(Response):
+    """Sends a JSON text in parts. As one text it would be copied several times, while no other request is served."""
+
+    media_type = JSON
+
+    def __init__(self, parts: Sequence[bytes]) -> None:
+        super().__init__()
+        self._parts = list(_join_small(parts))
+        self.headers["content-length"] = str(sum(map(len, self._parts)))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            # Sending a part waits only if the client reads slowly.
+            await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": b""})
+
+
+def _join_small(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the parts, small ones joined: sending one costs more than copying it."""
+    joined: list[bytes] = []
+    size = 0
+    for part in parts:
+        joined.append(part)
+        size += len(part)
+        if size >= MIN_PART_BYTES:
+            yield b"".join(joined)
+            joined, size = [], 0
+    if joined:
+        yield b"".join(joined)
 
 
 WindowDep = Annotated[Window, Depends(_get_window)]

@@ -15,6 +15,7 @@ from rem.errors import (
     ImmutableError,
     InvalidInputError,
     MigrationError,
+    QueryLimitError,
     RemError,
 )
 
@@ -45,6 +46,11 @@ _CONSTRAINT_ERRORS: dict[str, tuple[type[RemError], str]] = {
         "Another user has this e-mail address: update that one, or leave the address out.",
     ),
     "content_or_tool_calls": (InvalidInputError, "A message without content needs tool calls."),
+    "result_fits": (
+        QueryLimitError,
+        "The rows of the result have more than 64 MiB together: ask for fewer keys or with a lower LIMIT, or select "
+        "some of their columns with SQL.",
+    ),
     "updated_after_created": (InvalidInputError, "updated_at is before created_at."),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ import asyncpg
 import orjson
 
 from rem.encryption.sealed_values import PREFIX
+from rem.fair_map import map_fairly
 
 if TYPE_CHECKING:
     from rem.encryption.sealed_values import Sealer
@@ -123,7 +125,7 @@ class OpeningConnection(asyncpg.Connection):
 
     async def fetch(self, query: str, *args: Any, **kwargs: Any) -> list[Any]:
         """Run a statement, and return its rows."""
-        return [open_row(self.sealer, row) for row in await super().fetch(query, *args, **kwargs)]
+        return await map_fairly(partial(open_row, self.sealer), await super().fetch(query, *args, **kwargs))
 
     async def fetchrow(self, query: str, *args: Any, **kwargs: Any) -> Any:
         """Run a statement, and return its first row."""

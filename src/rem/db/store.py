@@ -113,10 +113,9 @@ class Store:
             exact = await connection.fetch(query("lookup", "exact"), tenant_id, user_id, keys[0], table)
             if len(exact) == 1 and exact[0]["record"] is not None:
                 return [Match(keys[0], exact[0]["entity_type"], orjson.loads(exact[0]["record"]))]
-        rows: list[tuple[int, str, dict[str, Any]]] = await connection.fetchval(
-            query("lookup", "lookup"), tenant_id, user_id, keys, table
-        )
-        return [Match(keys[position - 1], entity_type, record) for position, entity_type, record in rows]
+        rows = await connection.fetch(query("lookup", "lookup"), tenant_id, user_id, keys, table)
+        matches: list[tuple[int, str, dict[str, Any]]] = [row["match"] for row in rows]
+        return [Match(keys[position - 1], entity_type, record) for position, entity_type, record in matches]
 
     async def get(self, model: type[T], entity_id: UUID) -> T:
         """Return the entity with this id. Raise NotFoundError if the scope sees no such row."""

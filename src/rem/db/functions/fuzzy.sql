@@ -64,6 +64,7 @@ BEGIN
              ORDER BY b.score DESC, b.is_own DESC, b.entity_key, b.entity_type, b.entity_id)
       INTO by_summary FROM best b;
   END IF;
+  PERFORM rem.rem_check_result_bytes(coalesce(octet_length(by_key), 0) + coalesce(octet_length(by_summary), 0), of_limit);
   RETURN '[' || concat_ws(',', by_key, by_summary) || ']';
 END $$;
 

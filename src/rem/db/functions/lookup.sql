@@ -77,20 +77,39 @@ BEGIN
   RETURN QUERY SELECT k.* FROM rem.rem_resolve_compact_key(of_tenant, of_user, label_key, of_type) k;
 END $$;
 
+-- Return how many bytes the records of a query may have together. One large row has many labels, and a server that sends it once for each
+-- of them runs out of memory.
+CREATE OR REPLACE FUNCTION rem_max_result_bytes() RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 64 * 1024 * 1024;
+
+-- Raise an error if the records of a query have more bytes than that. A single record may.
+CREATE OR REPLACE FUNCTION rem_check_result_bytes(bytes bigint, records integer) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  IF bytes > rem.rem_max_result_bytes() AND records > 1 THEN
+    RAISE EXCEPTION 'the result is too large' USING ERRCODE = 'program_limit_exceeded', CONSTRAINT = 'result_fits';
+  END IF;
+END $$;
+
 -- Return the matches of several labels, in their order, as a JSON list of [position of the label, type, record].
 CREATE OR REPLACE FUNCTION rem_lookup(of_tenant text, of_user text, labels text[], of_type text) RETURNS json
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
   label_matches text;
+  label_count integer;
   matches text[];
+  bytes bigint := 0;
+  records integer := 0;
 BEGIN
   FOR position IN 1 .. cardinality(labels) LOOP
     SELECT string_agg(
         '[' || position || ',"' || k.entity_type || '",'
           || coalesce(k.record, rem.rem_record(k.entity_type, of_tenant, k.entity_id)::text) || ']',
-        ',' ORDER BY k.is_own DESC, k.key_rank, k.entity_type, k.entity_id)
-      INTO label_matches FROM rem.rem_resolve_label(of_tenant, of_user, labels[position], of_type) k;
+        ',' ORDER BY k.is_own DESC, k.key_rank, k.entity_type, k.entity_id), count(*)
+      INTO label_matches, label_count FROM rem.rem_resolve_label(of_tenant, of_user, labels[position], of_type) k;
     matches := matches || label_matches;
+    bytes := bytes + coalesce(octet_length(label_matches), 0);
+    records := records + label_count;
+    PERFORM rem.rem_check_result_bytes(bytes, records);
   END LOOP;
   RETURN '[' || coalesce(array_to_string(matches, ','), '') || ']';
 END $$;

@@ -646,6 +646,7 @@ BEGIN
              AS record OFFSET 0) h
     -- The index may lag behind: the row itself decides whether it is deleted or expired.
     WHERE h.record ->> 'deleted_at' IS NULL AND coalesce((h.record ->> 'expires_at')::timestamptz > now(), true);
+  PERFORM rem.rem_check_result_bytes(octet_length(hits::text), json_array_length(hits));
   steps := steps || rem.rem_step('rank', started, json_array_length(hits));
   RETURN json_build_object('hits', coalesce(hits, '[]'), 'steps', array_to_json(steps),
     'model', CASE WHEN model.id IS NOT NULL

@@ -5,7 +5,8 @@ SELECT rem.rem_key($1)
 SELECT entity_type, record FROM rem.rem_resolve_key($1, $2, rem.rem_key($3), $4)
 
 -- name: lookup
-SELECT rem.rem_lookup($1, $2, $3, $4)
+-- One row for each match: records can be large, and the driver reads row by row.
+SELECT match FROM json_array_elements(rem.rem_lookup($1, $2, $3, $4)) AS match
 
 -- name: dangling_edges
 SELECT e.src_type, e.src_key, e.rel_type, e.dst_key

@@ -1,5 +1,6 @@
 -- name: fuzzy
-SELECT rem.rem_fuzzy($1, $2, $3, $4, $5, $6)
+-- One row for each match: records can be large, and the driver reads row by row.
+SELECT match FROM json_array_elements(rem.rem_fuzzy($1, $2, $3, $4, $5, $6)::json) AS match
 
 -- name: search
 -- `allowed`: NULL, or an array of the ids that fulfil WHERE.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rem.errors import RemError
+from rem.errors import QueryLimitError, RemError
 from rem.query.language.printer import print_query
 from rem.query.plans.plan import CheckedStage, Plan, PlanResult, StageResult, check_plan
 from rem.query.plans.template import NoInputError
@@ -23,6 +23,9 @@ MAX_RUNS_PER_STAGE = 50
 MAX_CONCURRENT_QUERIES = 4
 """At most this many queries of one plan run at the same time, to leave connections for others."""
 
+
+MAX_RESULT_CHARS = 64_000_000
+"""The results of all stages are in memory until the last one is done."""
 
 OnStage: TypeAlias = Callable[[str, int, int], Awaitable[None]]
 """Called with the id of a finished stage, the number of finished stages, and the number of all stages."""
@@ -67,6 +70,8 @@ class _Run:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_QUERIES))
     blocked: set[str] = field(default_factory=set)
     """The stages that failed, and the stages that depend on them."""
+    chars: int = 0
+    """The characters in the results so far."""
 
     async def run_stage(self, stage: CheckedStage) -> StageResult:
         """Wait for the stages that a stage depends on, run it, and return its result."""
@@ -109,7 +114,25 @@ class _Run:
 
     async def _run_one(self, query: Query) -> QueryResult:
         async with self.slots:
-            return await self.executor.run(query)
+            # Each query has a limit of its own, but a plan of small size can run a thousand.
+            self._check_chars()
+            result = await self.executor.run(query)
+        self.chars += sum(map(_count_chars, result.results))
+        self._check_chars()
+        return result
+
+    def _check_chars(self) -> None:
+        if self.chars > MAX_RESULT_CHARS:
+            raise QueryLimitError(
+                f"The results of the plan have more than {MAX_RESULT_CHARS:,} characters: ask for fewer rows."
+            )
+
+
+def _count_chars(row: Mapping[str, Any]) -> int:
+    """Return about how many characters a row has: its texts and those of its record. Other values are small."""
+    record = row.get("record")
+    values = [*row.values(), *record.values()] if isinstance(record, Mapping) else row.values()
+    return sum(len(value) for value in values if isinstance(value, str))
 
 
 def _bind_queries(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from rem.db.sql import query as sql
 from rem.errors import InvalidInputError
 from rem.models.field_types import check_text
@@ -26,8 +24,8 @@ async def run_fuzzy(store: Store, query: Fuzzy) -> QueryResult:
     text = _cut_text(query.text)
     steps = Steps()
     with steps.measure("fuzzy") as step:
-        response = await store.executor.read(
-            lambda connection: connection.fetchval(
+        found = await store.executor.read(
+            lambda connection: connection.fetch(
                 sql("query", "fuzzy"),
                 store.scope.tenant_id,
                 store.scope.user_id,
@@ -37,7 +35,7 @@ async def run_fuzzy(store: Store, query: Fuzzy) -> QueryResult:
                 query.table,
             )
         )
-        matches: list[tuple[str, str, float, str, dict[str, Any]]] = orjson.loads(response)
+        matches: list[tuple[str, str, float, str, dict[str, Any]]] = [row["match"] for row in found]
         step.rows = len(matches)
     rows = [
         {

@@ -11,6 +11,7 @@ import orjson
 from rem.db.sql import fill
 from rem.db.sql import query as sql
 from rem.errors import InvalidInputError
+from rem.fair_map import map_fairly
 from rem.models.field_types import check_text
 from rem.query.language.operands import OrderTerm, parse_order_by
 from rem.query.language.syntax_errors import find_nearest
@@ -67,7 +68,7 @@ async def _run_walk(
         parameters += [max_nodes, query.limit or max_nodes, *order.paths]
     with steps.measure("traverse") as step:
         records = await store.executor.read(lambda connection: connection.fetch(statement, *parameters))
-        rows = [_make_row(record) for record in records if record["depth"] is not None]
+        rows = await map_fairly(_make_row, [record for record in records if record["depth"] is not None])
         # The record without a depth is about the walk itself.
         walk: dict[str, Any] = orjson.loads(next(record["path"] for record in records if record["depth"] is None))
         step.rows = len(rows)
