@@ -235,6 +235,8 @@ def train(options: argparse.Namespace) -> None:
             chosen = with_strength(strength)
             figures = {f"dev:{name}": evaluate(data, held[name], vectors[name], chosen) for name, data in sets.items()}
             figures |= {name: evaluate(data, data.owners, vectors[name], chosen) for name, data in others.items()}
+            # A set of few memories with few sessions has no held-out part.
+            figures = {name: values for name, values in figures.items() if values}
             report["epochs"].append({"note": f"{note}, own_meaning {strength}", **figures})
             summary = " ".join(
                 f"{n}={f['r10']:.3f}/{f['ndcg']:.3f}/{f.get('vec10', 0):.3f}" for n, f in figures.items()
