@@ -29,8 +29,11 @@ SECONDS = 10.0
 CORES_PER_PROCESS = 0.25
 PERIOD_MICROSECONDS = 20_000
 """Shorter than the default of 100 ms, in which a process would run for 25 ms and then wait for 75."""
-CONNECTIONS = 16
-"""For each process. The kernel decides which process gets a connection, and each process needs some at all times."""
+CONNECTIONS = 8
+"""The least number for each process."""
+MAX_CONNECTIONS = 32
+"""The most for each process, on average: the kernel does not distribute them evenly."""
+MAX_CONNECT_SECONDS = 120.0
 MIN_RATIO = 1.8
 MIN_SHARE_USED = 0.9
 """A process that uses less of its share was not the bottleneck."""
@@ -85,13 +88,16 @@ async def run(home: Path, rounds: int = ROUNDS, seconds: float = SECONDS) -> Res
 async def _measure(home: Path, processes: int, seconds: float) -> ProcessRun:
     with serve_rem(home, {**SETTINGS, "API__WORKERS": str(processes)}) as address, ExitStack() as limits:
         servers = _find_api_processes(processes)
+        connections = await _connect(address, servers)
         for server in servers:
             limits.enter_context(_limited(server.pid, CORES_PER_PROCESS))
-        await _send(address, CONNECTIONS * processes, min(2.0, seconds))
+        await _send(connections, min(2.0, seconds))
         postmaster = psutil.Process(EmbeddedServer(home).status().pid)
         before, started = _read_cpu(servers, postmaster), time.perf_counter()
-        lookups = await _send(address, CONNECTIONS * processes, seconds)
+        lookups = await _send(connections, seconds)
         elapsed, after = time.perf_counter() - started, _read_cpu(servers, postmaster)
+        for connection in connections:
+            connection.close()
         api, postgres, client = (round((b - a) / elapsed, 2) for a, b in zip(before, after, strict=True))
         return ProcessRun(processes, round(lookups / elapsed, 1), api, postgres, client)
 
@@ -142,27 +148,65 @@ def _limited(pid: int, cores: float) -> Iterator[None]:
         group.rmdir()
 
 
-async def _send(address: str, connections: int, seconds: float) -> int:
-    """Send lookups on each connection, one after the other, and return how many were answered."""
-    deadline = time.perf_counter() + seconds
-    return sum(await asyncio.gather(*(_send_on_connection(address, number, deadline) for number in range(connections))))
+class _Connection:
+    """A connection that sends lookups without a library: a client that needs as much CPU as the API would limit it."""
 
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
 
-async def _send_on_connection(address: str, number: int, deadline: float) -> int:
-    """Send requests without a library: a client that needs as much CPU as the API would be the bottleneck."""
-    source, lookups = random.Random(number), 0
-    host, port = urlsplit(address).hostname, urlsplit(address).port
-    reader, writer = await asyncio.open_connection(host, port)
-    while time.perf_counter() < deadline:
-        body = f'{{"query": "LOOKUP report-{source.randrange(ROWS)}"}}'
-        writer.write(
-            f"POST /api/v1/query HTTP/1.1\r\nHost: {host}\r\nX-User-Id: {USER}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
+    async def look_up(self, number: int) -> None:
+        """Look up one row, and check the answer."""
+        body = f'{{"query": "LOOKUP report-{number}"}}'
+        self._writer.write(
+            f"POST /api/v1/query HTTP/1.1\r\nHost: localhost\r\nX-User-Id: {USER}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
         )
-        head = (await reader.readuntil(b"\r\n\r\n")).lower()
-        answer = await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n")[0]))
+        head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        answer = await self._reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n")[0]))
         assert head.startswith(b"http/1.1 200"), head
         assert b'"count":1' in answer, answer
-        lookups += 1
-    writer.close()
-    return lookups
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()
+
+
+async def _connect(address: str, servers: list[psutil.Process]) -> list[_Connection]:
+    """Open connections until each process has CONNECTIONS of them, or many more than that are open.
+
+    The kernel gives a connection to any process, and none to one that is still starting. A connection stays with its
+    process, so that a process without any would have nothing to do.
+    """
+    url = urlsplit(address)
+    connections: list[_Connection] = []
+    deadline = time.monotonic() + MAX_CONNECT_SECONDS
+    while min(_count_connections(server, url.port) for server in servers) < CONNECTIONS:
+        assert time.monotonic() < deadline, "a process of `rem serve` gets no connections"
+        if len(connections) >= MAX_CONNECTIONS * len(servers):
+            connections.pop(0).close()
+        connections.append(_Connection(*await asyncio.open_connection(url.hostname, url.port)))
+        await connections[-1].look_up(0)
+    return connections
+
+
+def _count_connections(server: psutil.Process, port: int | None) -> int:
+    """Return the number of connections of clients that a process has."""
+    return sum(
+        connection.status == psutil.CONN_ESTABLISHED and connection.laddr.port == port
+        for connection in server.net_connections("tcp")
+    )
+
+
+async def _send(connections: list[_Connection], seconds: float) -> int:
+    """Send lookups on each connection, one after the other, and return how many were answered."""
+    deadline = time.perf_counter() + seconds
+
+    async def send(connection: _Connection, source: random.Random) -> int:
+        lookups = 0
+        while time.perf_counter() < deadline:
+            await connection.look_up(source.randrange(ROWS))
+            lookups += 1
+        return lookups
+
+    return sum(await asyncio.gather(*(send(item, random.Random(turn)) for turn, item in enumerate(connections))))
