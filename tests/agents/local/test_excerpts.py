@@ -60,6 +60,18 @@ def test_title_of_a_note_is_shown() -> None:
     ]
 
 
+def test_note_is_shown_without_markdown_and_a_message_as_it_was_written() -> None:
+    text = "# Plum cake\n\n- 1 kg **plums**\n- see [[streusel]]"
+    lines = write_lines(
+        {"table": "resources", "key": "cake.md#1", "happened_at": "2026-01-02", "text": text},
+        {"table": "messages", "key": "m-1", "role": "user", "text": text},
+    )
+    assert lines == [
+        "1. `cake.md#1` (note “Plum cake”, 2 Jan 2026): 1 kg plums; see streusel",
+        "2. `m-1` (you said): # Plum cake - 1 kg **plums** - see [[streusel]]",
+    ]
+
+
 def test_superseded_excerpt_names_its_successor() -> None:
     old = {"table": "resources", "key": "old", "happened_at": "2026-01-02", "text": "I live in Svendborg."}
     (line,) = write_lines({**old, "superseded_by": "new", "superseded_at": "2026-02-14T10:00"})

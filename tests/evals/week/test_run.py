@@ -204,6 +204,7 @@ async def _mark_as_derived(
         ("1. `a` (messages, 14 Nov 2026): One.", ("One.",)),
         ("1. no label: One.", ("no label: One.",)),
         ("I found nothing.", ("I found nothing.",)),
+        ("1. `cake.md#1` (note “Plum cake”, 2 Jan 2026): Yeast dough", ("Plum cake Yeast dough",)),
     ],
 )
 def test_extracts_are_split_from_their_labels(answer: str, extracts: tuple[str, ...]) -> None:

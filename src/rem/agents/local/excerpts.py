@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from rem.agents.local.plain_markdown import strip_markdown
 from rem.query.list_questions import NOTHING_STORED
 from rem.query.natural import WEAK_NOTE
 from rem.text import collapse_spaces, shorten_message_key
@@ -243,7 +244,9 @@ def _describe_kind(row: Mapping[str, Any]) -> str | None:
     if not isinstance(table, str) or not table:
         return None
     kind = _KINDS.get(table, table)
-    title = row.get("title") or find_note_title(row, str(row.get("key", "")), (find_text(row) or ("", ""))[1])
+    text = (find_text(row) or ("", ""))[1]
+    heading = "" if table == "messages" else strip_markdown(text).title
+    title = heading or row.get("title") or find_note_title(row, str(row.get("key", "")), text)
     if isinstance(title, str) and title:
         kind = f"{kind} “{_format_value(title)}”"
     if table == "messages":
@@ -276,7 +279,10 @@ def _list_quotable_parts(row: Mapping[str, Any], question: str, max_chars: int) 
     if row.get("role") and row.get("table") != "messages":
         yield _format_value(row["role"])
     if field_and_text is not None:
-        yield pick_excerpt(_CUT_NOTE.sub("…", field_and_text[1]), question, max_chars) + _quote_continued(row)
+        text = _CUT_NOTE.sub("…", field_and_text[1])
+        # What somebody said is quoted as it was written.
+        plain = text if row.get("table") == "messages" else strip_markdown(text).text
+        yield pick_excerpt(plain, question, max_chars) + _quote_continued(row)
     elif row.get("name") and row.get("table") != "sessions":
         yield _format_value(row["name"])
 

@@ -41,7 +41,8 @@ NOTES_TIME, EVENING, MORNING = time(7, 0), time(22, 30), time(6, 30)
 DAYS_BEFORE_WEEK = 14
 """Age of the notes from before the week, on its first day."""
 _NUMBERED = re.compile(r"^\d+\. (.*)$", re.MULTILINE)
-_LABEL = re.compile(r"^`[^`]*`(?: \([^)]*\))?: ")
+_LABEL = re.compile(r"^`[^`]*`(?: \((?:[^“)]*“([^”]*)”)?[^)]*\))?: ")
+"""The key and the kind of a row, with the title of a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +249,13 @@ class WeekRun:
 
 
 def split_extracts(answer: str) -> tuple[str, ...]:
-    """Return the numbered extracts of an answer without their labels; the whole answer if it has none."""
+    """Return the numbered extracts of an answer without their labels; the whole answer if it has none.
+
+    The title of a note is a part of what it says, so it is kept.
+    """
     extracts = _NUMBERED.findall(answer)
-    return tuple(_LABEL.sub("", extract) for extract in extracts) or (answer,)
+    return tuple(_LABEL.sub(_keep_title, extract) for extract in extracts) or (answer,)
+
+
+def _keep_title(label: re.Match[str]) -> str:
+    return f"{label[1]} " if label[1] else ""
