@@ -17,3 +17,9 @@ def test_an_operation_is_read_and_tried(tab: Tab) -> None:
     expect(tab.page.get_by_text("Request duration")).to_be_visible()
     # Swagger UI warns of the underscore in the address of the operation.
     tab.allow("escaping deep link whitespace")
+
+
+def test_axe_finds_nothing_serious(tab: Tab) -> None:
+    tab.page.goto("/docs")
+    tab.page.get_by_role("button", name="Authorize").wait_for(timeout=60_000)
+    tab.check_accessibility()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,8 +13,9 @@ from playwright.sync_api import Browser, Response, Route, expect
 
 from rem.app import Rem
 from rem.memory.message import NewMessage
-from rem.models import Role
+from rem.models import Role, Session
 from rem.settings import PostgresSettings, Settings
+from tests.scripted_model import ScriptedModel, last_text
 from tests.web.browser import Tab
 from tests.web.chat_steps import SLOW_MS, ask, get_session_id, wait_for_answer
 from tests.web.conftest import SCREENSHOTS, LiveServer, run_async
@@ -199,3 +201,61 @@ def test_an_answer_goes_on_while_another_session_is_open(tab: Tab) -> None:
     tab.page.get_by_role("link", name="Hello").click()
     expect(tab.page).to_have_url(f"{tab.address}/chat/{session_id}")
     expect(tab.page.get_by_role("article")).to_contain_text("Hello from the model.", timeout=SLOW_MS)
+
+
+def test_two_tabs_write_in_the_same_session(tab: Tab, script: ScriptedModel) -> None:
+    script.script = lambda body: [f"Heard: {last_text(body)}"]
+    tab.open("/chat")
+    ask(tab, "From the first tab")
+    wait_for_answer(tab)
+    session_id = get_session_id(tab)
+    second = Tab(tab.page.context.browser, tab.address, tab.user, SCREENSHOTS)
+    second.open(f"/chat/{session_id}")
+    expect(second.page.get_by_role("article")).to_have_count(1)
+    ask(second, "From the second tab")
+    wait_for_answer(second)
+    # The first tab does not know of the second question. Its own must not be taken for it.
+    ask(tab, "Again from the first tab")
+    wait_for_answer(tab)
+    turns = tab.page.get_by_role("article")
+    expect(turns).to_have_count(3)
+    expect(turns.nth(1)).to_contain_text("Heard: From the second tab")
+    expect(turns.nth(2)).to_contain_text("Heard: Again from the first tab")
+    # Who comes back to a tab sees what was said meanwhile.
+    second.page.evaluate("window.dispatchEvent(new Event('focus'))")
+    expect(second.page.get_by_role("article")).to_have_count(3)
+    second.close()
+
+
+def test_a_draft_survives_another_page_and_another_session(tab: Tab) -> None:
+    other = begin(tab, "Boats", "My sailing boat is in Aarhus.")
+    tab.open("/chat")
+    box = tab.page.get_by_role("textbox", name="Message")
+    box.fill("Half a thought")
+    tab.page.get_by_role("link", name="Memory").click()
+    expect(tab.page.get_by_role("heading", level=1)).to_have_text("Memory")
+    tab.page.get_by_role("link", name="Chat", exact=True).click()
+    expect(box).to_have_value("Half a thought")
+    tab.page.get_by_role("link", name="Boats").click()
+    tab.page.wait_for_url(f"**/chat/{other}")
+    expect(box).to_have_value("")
+    box.fill("More about the boat")
+    tab.page.get_by_role("button", name="New session").first.click()
+    expect(box).to_have_value("Half a thought")
+    tab.page.get_by_role("link", name="Boats").click()
+    expect(box).to_have_value("More about the boat")
+
+
+def test_a_long_list_of_sessions_is_shown_in_parts(tab: Tab, with_rem: Callable[..., None]) -> None:
+    async def store(rem: Rem) -> None:
+        sessions = [Session(name=f"Session {number}") for number in range(450)]
+        await rem.store(tab.user).upsert_many(sessions)
+
+    with_rem(store)
+    tab.open("/chat")
+    rows = tab.page.get_by_role("navigation", name="Sessions").get_by_role("link")
+    expect(rows).to_have_count(40)
+    for count in (240, 440, 450):
+        tab.page.get_by_role("button", name="Show more").click()
+        expect(rows).to_have_count(count)
+    expect(tab.page.get_by_role("button", name="Show more")).to_have_count(0)

@@ -30,6 +30,47 @@ export const Markdown = memo(function Markdown({ text }: { text: string }) {
   );
 });
 
+const CODE_NAME = /\.(?:c|cpp|cs|css|csv|go|h|html?|java|js|json|jsonl|jsx|log|php|py|rb|rs|sh|sql|toml|ts|tsv|tsx|xml|ya?ml)(?:#\d+)?$/i;
+
+/** Return whether a file with this name holds a text that only looks like Markdown. */
+export function isCodeName(name: string): boolean {
+  return CODE_NAME.test(name);
+}
+
+/** Return the words of a Markdown text, for places without room for headings and tables. */
+export function toPlainText(text: string): string {
+  return readBlocks(text).map(blockText).filter(Boolean).join("\n").trim();
+}
+
+function blockText(token: Token): string {
+  const known = token as MarkedToken;
+  switch (known.type) {
+    case "code":
+    case "codespan":
+      return known.text;
+    case "hr":
+    case "space":
+    case "def":
+    case "checkbox":
+      return "";
+    case "br":
+      return "\n";
+    case "list":
+      return (known as Tokens.List).items.map((item) => `• ${item.tokens.map(blockText).join(" ").trim()}`).join("\n");
+    case "table": {
+      const { header, rows } = known as Tokens.Table;
+      return [header, ...rows].map((row) => row.map((cell) => cell.tokens.map(blockText).join("")).join(" · ")).join("\n");
+    }
+    case "image":
+      return decodeEntities(known.text);
+    default: {
+      const { tokens, text, type, raw } = token as Tokens.Generic;
+      if (tokens) return tokens.map(blockText).join(type === "blockquote" || type === "blocks" ? "\n" : "");
+      return type === "text" || type === "escape" ? decodeEntities(String(text)) : raw;
+    }
+  }
+}
+
 /** Return whether a text looks different as Markdown than as it was written. */
 export function hasMarkup(text: string): boolean {
   const isPlain = (token: Token) => token.type === "text" || token.type === "br" || token.type === "escape";

@@ -56,6 +56,12 @@ export function ProfileTab({ caller }: { caller: Caller }) {
   );
 }
 
+/** What to call a person whose name only dreams could have told: a row may be named by the id of its user. */
+function nameOf(row: EntityView): string {
+  const name = String(row["name"] ?? "");
+  return name && name !== row.user_id ? name : String(row["email"] || texts.care.you);
+}
+
 function Profile({ row, isDreamt, onChanged }: { row: EntityView; isDreamt: boolean; onChanged: () => void }) {
   const [isEditing, setIsEditing] = useState(false);
   const actions = (
@@ -68,7 +74,7 @@ function Profile({ row, isDreamt, onChanged }: { row: EntityView; isDreamt: bool
   );
   const summary = String(row["summary"] ?? "");
   return (
-    <Panel title={String(row["name"])} description={texts.care.profileText(isDreamt, formatDateTime(row.updated_at))} actions={actions}>
+    <Panel title={nameOf(row)} description={texts.care.profileText(isDreamt, formatDateTime(row.updated_at))} actions={actions}>
       <p className={summary ? styles.summary : styles.none}>{summary || texts.care.noSummary}</p>
       <dl className={styles.fields}>
         {VALUES.filter((name) => row[name]).map((name) => (

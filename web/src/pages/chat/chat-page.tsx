@@ -21,6 +21,7 @@ import { closeConversation, newSessionId, openConversation, type ChatChoice, typ
 import { ConversationView } from "./conversation-view";
 import { SessionList } from "./session-list";
 import { SessionDialog, SessionMenu, type OpenedDialog } from "./session-menu";
+import { announceSessions } from "./sessions";
 
 const CHOICE_KEY = "rem.chat";
 const MAX_TITLE_CHARS = 80;
@@ -55,6 +56,7 @@ export default function ChatPage() {
       {dialog && <SessionDialog dialog={dialog} onClose={() => setDialog(null)} onRenamed={rename} onForgotten={forget} />}
       <ChatRoom
         key={`${owner} ${id}`}
+        owner={owner}
         conversation={conversation}
         onShowList={() => setIsListShown(true)}
         onDialog={setDialog}
@@ -64,19 +66,33 @@ export default function ChatPage() {
 }
 
 interface RoomProps {
+  owner: string;
   conversation: Conversation;
   onShowList: () => void;
   onDialog: (dialog: OpenedDialog) => void;
 }
 
-function ChatRoom({ conversation, onShowList, onDialog }: RoomProps) {
+/** What was written and not sent, by session: another page, another session or a login must not cost it. */
+const drafts = new Map<string, string>();
+
+function ChatRoom({ owner, conversation, onShowList, onDialog }: RoomProps) {
   const { turns, session, phase, error, isRunning } = useSyncExternalStore(conversation.subscribe, conversation.getState);
   const me = useApi((signal) => call("GET /api/auth/me", { signal }), []);
-  const [draft, setDraft] = useState("");
+  const isNew = phase === "new";
+  const draftKey = `${owner} ${isNew ? "" : conversation.id}`;
+  const [draft, changeDraft] = useState(() => drafts.get(draftKey) ?? "");
+  const setDraft = (text: string) => {
+    if (text) drafts.set(draftKey, text);
+    else drafts.delete(draftKey);
+    changeDraft(text);
+  };
   const [choice, setChoice] = useChoice(session?.agent_schema ?? null);
   const files = useAttachments();
   const drop = useFileDrop(files.add);
-  const isNew = phase === "new";
+  useReturn(() => {
+    void conversation.catchUp();
+    announceSessions();
+  });
   const question = turns[0]?.question?.slice(0, MAX_TITLE_CHARS);
   const title = isNew ? texts.chat.title : session?.title || question || texts.chat.untitled;
   useTitle(title);
@@ -222,6 +238,23 @@ function readChoice(): ChatChoice {
   } catch {
     return { agent: null, model: null };
   }
+}
+
+/** Call something when the person comes back to the tab. */
+function useReturn(onReturn: () => void): void {
+  const latest = useRef(onReturn);
+  latest.current = onReturn;
+  useEffect(() => {
+    const look = () => {
+      if (document.visibilityState === "visible") latest.current();
+    };
+    document.addEventListener("visibilitychange", look);
+    window.addEventListener("focus", look);
+    return () => {
+      document.removeEventListener("visibilitychange", look);
+      window.removeEventListener("focus", look);
+    };
+  }, []);
 }
 
 function useFileDrop(onFiles: (files: readonly File[]) => void) {

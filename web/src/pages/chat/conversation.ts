@@ -263,7 +263,7 @@ export class Conversation {
     }
     this.set({ isWaiting: false });
     if (signal?.aborted) return;
-    const stored = await this.findStored(turn).catch(() => null);
+    const stored = findTurn(await this.listNewer(turn).catch(() => []), turn);
     if (stored?.answer) {
       this.replaceTurn(turn.key, { ...stored, key: turn.key });
       return;
@@ -275,15 +275,23 @@ export class Conversation {
     await this.stream(turn, question, choice);
   }
 
-  /** Return this turn as the server has stored it; null if it has not. */
-  private async findStored(turn: Turn): Promise<Turn | null> {
+  /** Return the turns that the server has stored after those that are shown before `turn`. */
+  private async listNewer(turn: Turn): Promise<Turn[]> {
     const page = await call("GET /api/v1/sessions/{session}/messages", {
       path: { session: this.id },
       query: { before: LAST_INDEX, limit: FIRST_PAGE_MESSAGES },
     });
     const place = this.state.turns.findIndex((other) => other.key === turn.key);
     const known = this.state.turns.slice(0, place).findLast((other) => other.index !== null)?.index ?? -1;
-    return toTurns(page.data).find((other) => other.index !== null && other.index > known) ?? null;
+    return toTurns(page.data).filter((other) => other.index !== null && other.index > known);
+  }
+
+  /** Load what was said in this session elsewhere, such as in another tab. */
+  async catchUp(): Promise<void> {
+    const { session, phase, isRunning } = this.state;
+    if (!session || phase !== "ready" || isRunning) return;
+    const now = await call("GET /api/v1/sessions/{session}", { path: { session: this.id } }).catch(() => null);
+    if (now && now.message_count !== session.message_count && !this.state.isRunning) await this.load();
   }
 
   /** Take over what only the server knows of the newest turn: its index, the words of a recording, times. */
@@ -291,13 +299,19 @@ export class Conversation {
     const turn = this.state.turns.find((other) => other.key === key);
     if (!turn) return;
     try {
-      const [stored, session] = await Promise.all([
-        this.findStored(turn),
+      const [newer, session] = await Promise.all([
+        this.listNewer(turn),
         call("GET /api/v1/sessions/{session}", { path: { session: this.id } }),
       ]);
       this.set({ session });
       const current = this.state.turns.find((other) => other.key === key);
+      const stored = current && findTurn(newer, current);
       if (!stored || !current) return;
+      if (newer.length > 1 && !this.state.isRunning) {
+        // Another tab has written here, too.
+        await this.load();
+        return;
+      }
       this.replaceTurn(key, {
         ...current,
         index: stored.index,
@@ -337,6 +351,13 @@ export class Conversation {
     this.state = { ...this.state, ...change };
     for (const listener of this.listeners) listener();
   }
+}
+
+/** Find a turn among stored ones: by its answer, or else the newest with its words. */
+function findTurn(stored: readonly Turn[], turn: Turn): Turn | null {
+  const id = turn.answer?.messageId;
+  const byAnswer = id ? stored.find((other) => other.answer?.messageId === id) : undefined;
+  return byAnswer ?? stored.findLast((other) => other.question === turn.question) ?? stored.at(-1) ?? null;
 }
 
 function toBody(question: Question, choice: ChatChoice): unknown {

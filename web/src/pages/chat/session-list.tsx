@@ -2,7 +2,7 @@
 import { useEffect, useState } from "react";
 
 import { call } from "../../api/client";
-import type { SessionView } from "../../api/types";
+import type { PageSessionView, SessionView } from "../../api/types";
 import { useApi } from "../../api/use-api";
 import { Button, IconButton } from "../../components/button";
 import { SearchField } from "../../components/field";
@@ -14,7 +14,10 @@ import { SessionMenu, type OpenedDialog } from "./session-menu";
 import styles from "./session-list.module.css";
 import { getAge, onSessionsChange, type Age } from "./sessions";
 
-const PAGE_SESSIONS = 40;
+const FIRST_SESSIONS = 40;
+const MORE_SESSIONS = 200;
+/** The most that one request returns. */
+const PAGE_SESSIONS = 200;
 const SEARCH_MS = 250;
 const AGES: readonly Age[] = ["today", "yesterday", "week", "month", "older"];
 
@@ -28,11 +31,9 @@ interface Props {
 export function SessionList({ openId, onChoose, onDialog }: Props) {
   const [text, setText] = useState("");
   const search = useDelayed(text.trim(), SEARCH_MS);
-  const [limit, setLimit] = useState(PAGE_SESSIONS);
-  const own = useApi(
-    (signal) => call("GET /api/v1/sessions", { query: { limit, q: search || undefined }, signal }),
-    [search, limit],
-  );
+  const [limit, setLimit] = useState(FIRST_SESSIONS);
+  const own = useApi((signal) => listSessions(search, limit, signal), [search, limit]);
+  useEffect(() => setLimit(FIRST_SESSIONS), [search]);
   const shared = useApi((signal) => call("GET /api/v1/shared-with-me", { query: { limit: 100 }, signal }), []);
   const { reload } = own;
   useEffect(() => onSessionsChange(reload), [reload]);
@@ -69,7 +70,7 @@ export function SessionList({ openId, onChoose, onDialog }: Props) {
                   ))
                 )}
                 {page.has_more && (
-                  <Button look="quiet" isSmall isBusy={own.isLoading} onClick={() => setLimit(Math.min(500, limit * 3))}>
+                  <Button look="quiet" isSmall isBusy={own.isLoading} onClick={() => setLimit(limit + MORE_SESSIONS)}>
                     {texts.common.loadMore}
                   </Button>
                 )}
@@ -81,6 +82,17 @@ export function SessionList({ openId, onChoose, onDialog }: Props) {
       </nav>
     </div>
   );
+}
+
+async function listSessions(search: string, limit: number, signal: AbortSignal): Promise<PageSessionView> {
+  const rows = new Map<string, SessionView>();
+  for (let offset = 0; ; offset += PAGE_SESSIONS) {
+    const query = { limit: Math.min(PAGE_SESSIONS, limit - offset), offset, q: search || undefined };
+    const page = await call("GET /api/v1/sessions", { query, signal });
+    // A session that is used meanwhile moves to another page.
+    for (const session of page.data) rows.set(session.id, session);
+    if (!page.has_more || offset + PAGE_SESSIONS >= limit) return { ...page, data: [...rows.values()] };
+  }
 }
 
 function fits(session: SessionView, search: string): boolean {

@@ -50,7 +50,7 @@ export const TurnView = memo(function TurnView({ turn, submits, rating, canWrite
         ) : (
           <div className={styles.question}>
             <div className={styles.bubble}>
-              <span className="visually-hidden">{texts.chat.youSaid}</span>
+              <h2 className="visually-hidden">{texts.chat.youSaid}</h2>
               {turn.isSpoken ? <Spinner label={texts.chat.transcribing} size={16} /> : turn.question}
             </div>
             <div className={styles.tools}>

@@ -8,6 +8,7 @@ import { Button } from "../../components/button";
 import { EmptyState } from "../../components/empty-state";
 import { Select, TextField } from "../../components/field";
 import { LoadState } from "../../components/load-state";
+import { toPlainText } from "../../components/markdown";
 import { Segments } from "../../components/segments";
 import { Spinner } from "../../components/spinner";
 import { showError } from "../../components/toast";
@@ -186,7 +187,7 @@ function NodePanel({ node, isExpanded, onExpand }: { node: Node; isExpanded: boo
         {node.happened_at && ` · ${formatDay(node.happened_at)}`}
       </p>
       <h2>{node.name}</h2>
-      {node.excerpt && <p className={styles.excerpt}>{node.excerpt}</p>}
+      {node.excerpt && <p className={styles.excerpt}>{toPlainText(node.excerpt)}</p>}
       <div className={styles.nodeActions}>
         <Link href={entityPath(node.table, node.key)}>{texts.graph.open}</Link>
         {node.depth > 0 && <Link href={graphPath(node.table, node.key)}>{texts.graph.centre}</Link>}

@@ -10,7 +10,7 @@ import { ConfirmDialog } from "../../components/dialog";
 import { EmptyState } from "../../components/empty-state";
 import { Icon } from "../../components/icon";
 import { LoadState } from "../../components/load-state";
-import { hasMarkup, Markdown } from "../../components/markdown";
+import { hasMarkup, isCodeName, Markdown, toPlainText } from "../../components/markdown";
 import { Menu, MenuItem, MenuLine } from "../../components/menu";
 import { Panel } from "../../components/panel";
 import { Segments } from "../../components/segments";
@@ -32,6 +32,8 @@ const HIDDEN_FIELDS = new Set([
   // The place of a part in its file is in its key.
   "ordinal",
 ]);
+/** Where a part begins and ends in its file. */
+const HIDDEN_METADATA = new Set(["start", "end"]);
 const MAX_NEIGHBOURS = 200;
 
 export function EntityPage({ table, entityKey }: { table: string; entityKey: string }) {
@@ -180,8 +182,6 @@ async function deleteEntity(entity: EntityView, key: string, title: string): Pro
   showToast(texts.memory.deleted(title), { action: { label: texts.common.undo, run: () => void restore() } });
 }
 
-/** Texts that only look like Markdown. */
-const CODE_NAME = /\.(?:c|cpp|cs|css|csv|go|h|html?|java|js|json|jsonl|jsx|log|php|py|rb|rs|sh|sql|toml|ts|tsv|tsx|xml|ya?ml)(?:#\d+)?$/i;
 /** A longer text would keep the browser busy as Markdown. */
 const MAX_FORMATTED_CHARS = 200_000;
 const FRONT_MATTER = /^---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/;
@@ -189,7 +189,7 @@ const FRONT_MATTER = /^---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/;
 function TextPanel({ entity }: { entity: EntityView }) {
   const field = textField(entity);
   const text = field ? String(entity[field]) : "";
-  const isCode = CODE_NAME.test(String(entity["uri"] ?? entity.key ?? ""));
+  const isCode = isCodeName(String(entity["uri"] ?? entity.key ?? ""));
   const canFormat = useMemo(() => text.length <= MAX_FORMATTED_CHARS && hasMarkup(text), [text]);
   const [chosen, setChosen] = useState<"formatted" | "raw" | null>(null);
   const look = canFormat ? (chosen ?? (isCode ? "raw" : "formatted")) : "raw";
@@ -261,9 +261,24 @@ function Value({ value }: { value: unknown }): ReactNode {
     );
   }
   if (Array.isArray(value) && value.every((item) => typeof item !== "object")) return value.join(", ");
+  if (typeof value === "object" && value !== null && !Array.isArray(value) && Object.values(value).every(isSimple)) {
+    return (
+      <ul className={styles.values}>
+        {Object.entries(value)
+          .filter(([, item]) => !isEmpty(item))
+          .map(([name, item]) => (
+            <li key={name}>{`${toWords(name)}: ${Array.isArray(item) ? item.join(", ") : String(item)}`}</li>
+          ))}
+      </ul>
+    );
+  }
   if (typeof value === "object") return <code className={styles.json}>{JSON.stringify(value)}</code>;
   if (typeof value === "string" && /^\d{4}-\d\d-\d\dT/.test(value)) return formatDateTime(value);
   return String(value);
+}
+
+function isSimple(value: unknown): boolean {
+  return Array.isArray(value) ? value.every((item) => typeof item !== "object") : typeof value !== "object" || value === null;
 }
 
 interface Neighbour {
@@ -367,7 +382,7 @@ function StatementsPanel({ entity }: { entity: EntityView }) {
             <>
               <ul className={styles.statements}>
                 {live.map((statement) => (
-                  <Statement key={statement.id} statement={statement} />
+                  <Statement key={statement.id} statement={statement} entityId={entity.id} entityKey={entity.key ?? entity.id} />
                 ))}
               </ul>
               {ended.length > 0 && (
@@ -375,7 +390,7 @@ function StatementsPanel({ entity }: { entity: EntityView }) {
                   <h3 className={styles.historyTitle}>{texts.memory.history}</h3>
                   <ul className={styles.statements}>
                     {ended.map((statement) => (
-                      <Statement key={statement.id} statement={statement} />
+                      <Statement key={statement.id} statement={statement} entityId={entity.id} entityKey={entity.key ?? entity.id} />
                     ))}
                   </ul>
                 </>
@@ -388,22 +403,28 @@ function StatementsPanel({ entity }: { entity: EntityView }) {
   );
 }
 
-function Statement({ statement }: { statement: StatementRecord }) {
+/** Something that dreams have said about the entity, or about another row that leads to it. */
+function Statement({ statement, entityId, entityKey }: { statement: StatementRecord; entityId: string; entityKey: string }) {
   const since = statement.valid_from ?? statement.stated_at;
   const until = statement.valid_to ?? statement.ended_at;
+  const isOwn = statement.entity_id === entityId;
+  const sources = statement.sources.filter((source) => isOwn || (source !== entityKey && source !== statement.key));
   return (
     <li className={`${styles.statement} ${statement.state === "live" ? "" : styles.ended}`}>
-      <p className={styles.says}>{describeStatement(statement)}</p>
+      <p className={styles.says}>
+        {!isOwn && <Link href={entityPath(statement.entity_type, statement.key)}>{statement.key}</Link>}
+        {`${isOwn ? "" : " "}${describeStatement(statement)}`}
+      </p>
       <p className={styles.period}>
         <Icon name="clock" size={14} />
         {until ? texts.memory.period(formatDay(since), formatDay(until)) : texts.memory.since(formatDay(since))}
         {statement.state !== "live" && <Badge>{toWords(statement.state)}</Badge>}
         {statement.confidence !== null && <span>{texts.memory.confidence(statement.confidence)}</span>}
       </p>
-      {statement.sources.length > 0 && (
+      {sources.length > 0 && (
         <p className={styles.sources}>
           {texts.memory.from}{" "}
-          {statement.sources.map((source) => (
+          {sources.map((source) => (
             <Link key={source} href={keyPath(source)}>
               {source}
             </Link>
@@ -423,13 +444,15 @@ function describeStatement(statement: StatementRecord): string {
   if (statement.kind === "field" || typeof value !== "object" || value === null) {
     return `${toWords(statement.name)}: ${Array.isArray(value) ? value.join(", ") : String(value)}`;
   }
-  return String(value["summary"] ?? value["content"] ?? value["name"] ?? statement.name);
+  return toPlainText(String(value["summary"] ?? value["content"] ?? value["name"] ?? statement.name));
 }
 
 function DetailsPanel({ entity }: { entity: EntityView }) {
   const origin = String(entity["origin"] ?? "user");
   const sources = (entity["sources"] as string[] | undefined) ?? [];
-  const metadata = Object.entries((entity["metadata"] as Row | undefined) ?? {}).filter(([, value]) => !isEmpty(value));
+  const metadata = Object.entries((entity["metadata"] as Row | undefined) ?? {}).filter(
+    ([name, value]) => !isEmpty(value) && !HIDDEN_METADATA.has(name),
+  );
   return (
     <Panel title={texts.memory.details}>
       <dl className={styles.fields}>

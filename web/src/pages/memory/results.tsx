@@ -5,6 +5,7 @@ import type { QueryResponse } from "../../api/types";
 import { Badge } from "../../components/badge";
 import { EmptyState } from "../../components/empty-state";
 import { Icon } from "../../components/icon";
+import { isCodeName, toPlainText } from "../../components/markdown";
 import { entityPath, isShared, shorten, textOf, titleOf, toSafeUrl, type Row } from "../../entity-links";
 import { formatAge, formatDateTime, toWords } from "../../format";
 import { Link } from "../../router";
@@ -59,16 +60,17 @@ function Card({ row, words, type }: { row: Row; words: readonly string[]; type: 
   const table = String(row["table"]);
   const key = String(row["key"]);
   const passage = row["passage"] as Row | undefined;
-  const text = passage ? String(passage["text"]) : textOf(record);
+  const written = passage ? String(passage["text"]) : textOf(record);
+  const text = isCodeName(String(record["uri"] ?? key)) ? written : toPlainText(written);
   const time = (row["happened_at"] ?? record["created_at"]) as string | null;
   const source = toSafeUrl(record["uri"]);
   const superseded = row["superseded_by"] as string | undefined;
   return (
     <article className={styles.card}>
       <header className={styles.cardHeader}>
-        <h3>
+        <h2>
           <Link href={entityPath(table, key)}>{titleOf(table, record, key)}</Link>
-        </h3>
+        </h2>
         <span className={styles.badges}>
           {superseded && <Badge tone="warning">{texts.memory.superseded}</Badge>}
           {isShared(record) && <Badge>{texts.memory.shared}</Badge>}

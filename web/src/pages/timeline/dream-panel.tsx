@@ -8,6 +8,7 @@ import { Badge } from "../../components/badge";
 import { Button } from "../../components/button";
 import { ConfirmDialog } from "../../components/dialog";
 import { LoadState } from "../../components/load-state";
+import { toPlainText } from "../../components/markdown";
 import { showError, showToast } from "../../components/toast";
 import { formatAge, formatTime, toWords } from "../../format";
 import { texts } from "../../texts";
@@ -131,7 +132,7 @@ function Lines({ title, lines }: { title: string; lines: readonly string[] }) {
       <h3>{title}</h3>
       <ul>
         {shown.map((line, position) => (
-          <li key={position}>{line}</li>
+          <li key={position}>{toPlainText(line)}</li>
         ))}
       </ul>
       {shown.length < lines.length && (

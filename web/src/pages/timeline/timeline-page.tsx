@@ -9,6 +9,7 @@ import { Button, IconButton } from "../../components/button";
 import { EmptyState } from "../../components/empty-state";
 import { Icon } from "../../components/icon";
 import { LoadState } from "../../components/load-state";
+import { toPlainText } from "../../components/markdown";
 import { Segments } from "../../components/segments";
 import { entityPath } from "../../entity-links";
 import { addDays, formatDay, formatTime, formatWeekday, startOfDay, startOfWeek, toDayKey, toWords } from "../../format";
@@ -76,7 +77,7 @@ export default function TimelinePage() {
           )}
           <LoadState loaded={moments}>{() => (shown.length ? <Days moments={shown} /> : <NoMoments onGo={(time) => go(new Date(time))} />)}</LoadState>
         </div>
-        <aside className={styles.side}>
+        <aside className={styles.side} aria-label={texts.timeline.side}>
           <DreamPanel onChanged={moments.reload} />
           <Names title={texts.timeline.people} name="person" values={(moments.data ?? []).flatMap((moment) => moment.present_persons ?? [])} />
           <Names title={texts.timeline.topics} name="topic" values={(moments.data ?? []).flatMap((moment) => moment.topic_tags ?? [])} />
@@ -173,7 +174,7 @@ function MomentCard({ moment }: { moment: Moment }) {
           </h4>
           {(moment.moment_type ?? moment.category) && <Badge>{toWords(moment.moment_type ?? moment.category ?? "")}</Badge>}
         </header>
-        {moment.summary && moment.summary !== moment.name && <p className={styles.summary}>{moment.summary}</p>}
+        {moment.summary && moment.summary !== moment.name && <p className={styles.summary}>{toPlainText(moment.summary)}</p>}
         <p className={styles.names}>
           {moment.present_persons?.map((name) => (
             <NameLink key={name} parameter="person" value={name} />
