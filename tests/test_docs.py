@@ -116,17 +116,23 @@ def test_readme_commands_remember_and_answer(dsn: str, tmp_path: Path) -> None:
 
 
 def test_readme_ingest_and_dream_commands_run(dsn: str, tmp_path: Path) -> None:
-    settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none"}
+    config = str(tmp_path / "config.yaml")
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none", "REM_CONFIG": config}
     # All pages take half a minute of dreams.
     (tmp_path / "docs").mkdir()
     for page in ("README.md", "docs/forgetting.md", "docs/sessions.md"):
         shutil.copy(REPOSITORY / page, tmp_path / page)
-    output("demo", settings=settings)
+    for command in read_commands(README, "remember"):
+        output(*command, settings=settings)
     ingest, search = (output(*command, settings=settings, cwd=tmp_path) for command in read_commands(README, "ingest"))
     assert "added" in ingest
     assert "forgetting" in search
-    for command in read_commands(README, "dream"):
-        assert output(*command, settings=settings, cwd=tmp_path)
+    _, statements, plan = (
+        output(*command, settings=settings, cwd=tmp_path) for command in read_commands(README, "dream")
+    )
+    assert "My bike is red" in statements
+    assert "README" not in statements, "the pages of REM are in the user's own memory"
+    assert "bike" in plan
 
 
 @pytest.mark.parametrize(
