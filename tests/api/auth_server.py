@@ -17,6 +17,8 @@ from tests.api.live_server import served
 from tests.api.oidc_server import CLIENT_ID, CLIENT_SECRET, Provider
 
 SECRET = "a secret of the tests, long enough"
+MAX_COOKIE_BYTES = 4096
+"""Browsers drop a cookie that is longer."""
 
 
 def with_auth(settings: Settings, provider: Provider | None = None, **auth: Any) -> Settings:
@@ -53,6 +55,12 @@ async def log_in(client: httpx2.AsyncClient, name: str = "oidc") -> dict[str, An
     assert response.status_code == 200, response.text
     found: dict[str, Any] = response.json()
     return found
+
+
+def get_cookies(response: httpx2.Response) -> list[str]:
+    """Return the names and values of all cookies that a request and its redirects were given."""
+    answers = (*response.history, response)
+    return [cookie.partition(";")[0] for answer in answers for cookie in answer.headers.get_list("set-cookie")]
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,12 +12,13 @@ import httpx2
 import pytest
 
 from rem.app import Rem
+from rem.audit.log import AuditFilter
 from rem.auth.accounts import Accounts
 from rem.auth.identity import UserRole
 from rem.context import resolve_user_id
 from rem.models import User
 from rem.settings import Settings
-from tests.api.auth_server import auth_served, browser, log_in
+from tests.api.auth_server import MAX_COOKIE_BYTES, auth_served, browser, get_cookies, log_in
 from tests.api.oidc_server import CLIENT_ID, Provider, provider_served
 
 SARAH = resolve_user_id("sarah@example.com")
@@ -136,6 +138,42 @@ async def test_login_returns_to_a_local_path_only(visitor: httpx2.AsyncClient) -
         assert response.url.path == expected, path
 
 
+async def test_login_returns_to_a_long_path(visitor: httpx2.AsyncClient) -> None:
+    """Browsers drop a cookie of more than 4,096 bytes, and then the login fails."""
+    path = f"/health/live?note={'a' * 3700}%2F"
+    response = await visitor.get("/api/auth/oidc/login", params={"next": path})
+    assert response.url.raw_path.decode() == path
+    assert max(map(len, get_cookies(response))) <= MAX_COOKIE_BYTES
+    assert "rem_next" not in dict(visitor.cookies)
+    refused = await visitor.get("/api/auth/oidc/login", params={"next": f"/health/live?note={';' * 1500}"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_input")
+
+
+async def find_entries(rem: Rem, count: int) -> list[dict[str, Any]]:
+    """Return the entries of the audit log, once there are that many."""
+    async with asyncio.timeout(20):
+        while True:
+            found = await rem.audit_log.find("default", AuditFilter())
+            if len(found) >= count:
+                return found
+            await asyncio.sleep(0.05)
+
+
+async def test_audit_log_names_who_logged_in(visitor: httpx2.AsyncClient, rem: Rem) -> None:
+    person = await log_in(visitor)
+    pair = (await visitor.post("/api/auth/tokens")).json()
+    await visitor.post("/api/auth/refresh", json={"refresh_token": pair["refresh_token"]})
+    created = (await visitor.post("/api/auth/keys", json={"name": "script"})).json()["info"]
+    assert (await visitor.delete(f"/api/auth/keys/{created['prefix']}")).status_code == 204
+    entries = {entry["operation"]: entry for entry in await find_entries(rem, 7)}
+    assert entries["GET /api/auth/{provider}/login"]["actor"] is None
+    finished = entries["GET /api/auth/{provider}/callback"]
+    assert (finished["actor"], finished["status"], finished["targets"]) == (person["id"], 302, [])
+    assert entries["POST /api/auth/refresh"]["actor"] == person["id"]
+    key = [{"table": "api_keys", "id": created["id"]}]
+    assert entries["POST /api/auth/keys"]["targets"] == entries["DELETE /api/auth/keys/{key}"]["targets"] == key
+
+
 async def test_logout_ends_the_session_even_for_a_copied_cookie(address: str, visitor: httpx2.AsyncClient) -> None:
     await log_in(visitor)
     stolen = dict(visitor.cookies)
@@ -151,7 +189,7 @@ async def test_logout_everywhere_ends_all_logins(address: str, visitor: httpx2.A
         await log_in(phone)
         await log_in(visitor)
         assert len((await visitor.get("/api/auth/logins")).json()["data"]) == 2
-        await visitor.post("/api/auth/logout", params={"everywhere": "true"})
+        assert (await visitor.post("/api/auth/logout", params={"everywhere": "true"})).status_code == 204
         assert (await phone.get("/api/auth/me")).json()["method"] == "none"
 
 

@@ -19,10 +19,11 @@ from mcp.shared.auth import AuthorizationCodeResult
 from rem.app import Rem
 from rem.auth.api_keys import ApiKeys
 from rem.context import resolve_user_id
+from rem.mcp.oauth_server import MAX_STATE_CHARS
 from rem.mcp.scopes import get_tool_scope
 from rem.settings import Settings
 from rem.tools.registry import TOOLS
-from tests.api.auth_server import auth_served, bearer, browser, log_in, read_form
+from tests.api.auth_server import MAX_COOKIE_BYTES, auth_served, bearer, browser, get_cookies, log_in, read_form
 from tests.api.oidc_server import Provider, provider_served
 
 MCP = "/api/v1/mcp"
@@ -222,6 +223,34 @@ async def test_client_can_revoke_its_login(address: str) -> None:
         for name in ("access_token", "refresh_token"):
             await person.post("/api/auth/oauth/revoke", data={"client_id": other, "token": pair[name]})
         assert (await person.get("/api/auth/me", headers=bearer(pair["access_token"]))).status_code == 200
+
+
+async def test_client_cannot_end_other_logins_of_the_person(address: str) -> None:
+    async with browser(address) as client:
+        client_id = (await register(client)).json()["client_id"]
+        pair = (await exchange(client, client_id, **for_code(await get_code(client, client_id)))).json()
+        async with httpx2.AsyncClient(base_url=address, headers=bearer(pair["access_token"])) as program:
+            refused = await program.post("/api/auth/logout", params={"everywhere": "true"})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden")
+            assert (await client.get("/api/auth/me")).json()["method"] == "cookie"
+            assert (await program.post("/api/auth/logout")).status_code == 204
+            assert (await program.get("/api/auth/me")).status_code == 401
+        assert (await client.get("/api/auth/me")).json()["method"] == "cookie"
+
+
+async def test_long_state_survives_the_login(address: str) -> None:
+    async with browser(address) as client:
+        client_id = (await register(client)).json()["client_id"]
+        asked = await ask(client, client_id, state="s" * MAX_STATE_CHARS)
+        assert "Allow access" in asked.text
+        assert max(map(len, get_cookies(asked))) <= MAX_COOKIE_BYTES
+        fields = read_form(asked.text)
+        done = await client.post("/api/auth/oauth/consent", data={**fields, "answer": "allow"}, follow_redirects=False)
+        assert parse_qs(urlsplit(done.headers["location"]).query)["state"] == ["s" * MAX_STATE_CHARS]
+        # A letter beyond ASCII takes six bytes there.
+        client.follow_redirects = False
+        too_long = await ask(client, client_id, state="ü" * MAX_STATE_CHARS)
+        assert "error=invalid_request" in too_long.headers["location"]
 
 
 async def test_person_can_deny(address: str) -> None:

@@ -22,7 +22,11 @@ _READING_POSTS = frozenset((*READING_POSTS, MCP_PATH, f"{MCP_PATH}/"))
 """Paths whose POST reads; what a tool of MCP does beyond that, the tool notes."""
 _IS_AUDITED = "is_audited"
 """Marks a request in its state that has reached the AuditMiddleware."""
-_TABLE_OF_PARAMETER = {"session": "sessions", "message": "messages", "approval": "approvals", "file": "files"}
+_TABLE_OF_PARAMETER = {
+    **{"session": "sessions", "message": "messages", "approval": "approvals", "file_id": "files"},
+    **{"run": "dream_runs", "job": "jobs", "login": "logins"},
+}
+_PARAMETERS_WITHOUT_ROW = frozenset(("provider", "model"))
 
 
 class AuditMiddleware:
@@ -142,6 +146,8 @@ def _complete(entry: AuditEntry, scope: Scope, status: int) -> None:
     if table is not None:
         entry.add_target(table, key)
     for name, value in parameters.items():
+        if name in _PARAMETERS_WITHOUT_ROW:
+            continue
         entry.add_target(_TABLE_OF_PARAMETER.get(name, name), value)
 
 

@@ -139,6 +139,13 @@ def note_subject(user_id: str) -> None:
         entry.subject = user_id
 
 
+def note_actor(user_id: str, tenant_id: str) -> None:
+    """Name the user who has just logged in: when the running request began, nobody was known."""
+    entry = _current.get()
+    if entry is not None:
+        entry.actor, entry.tenant_id = user_id, tenant_id
+
+
 def note_action(action: Action) -> None:
     """Raise the action of the running request: a request that also deletes is a deletion."""
     entry = _current.get()

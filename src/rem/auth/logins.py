@@ -36,6 +36,8 @@ class TokenPair:
     refresh_token: str
     expires_in: int
     scopes: frozenset[str]
+    user_id: str
+    tenant_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class Logins:
             await connection.execute(query("auth", "purge"))
             await _insert(connection, login_id, tenant_id, user_id, kind, None, client_id, allowed, lifetime)
             refresh_token = await self._add_refresh_token(connection, login_id)
-        return self._make_pair(login_id, user_id, refresh_token, allowed, client_id)
+        return self._make_pair(login_id, user_id, tenant_id, refresh_token, allowed, client_id)
 
     async def peek_refresh_token(self, token: str) -> RefreshGrant | None:
         """Return what a refresh token is for, used or not; None if there is no such login any more."""
@@ -121,7 +123,8 @@ class Logins:
                 await connection.execute(query("auth", "use_refresh_token"), token_hash)
                 refresh_token = await self._add_refresh_token(connection, row["login_id"])
                 scopes = frozenset(login["scopes"])
-                return self._make_pair(row["login_id"], login["user_id"], refresh_token, scopes, client_id)
+                owner = (login["user_id"], login["tenant_id"])
+                return self._make_pair(row["login_id"], *owner, refresh_token, scopes, client_id)
         if replayed is not None:
             logger.warning("A refresh token was used twice: the login {} is revoked.", replayed)
             await self.revoke(replayed, "refresh token used twice")
@@ -163,13 +166,20 @@ class Logins:
         return token
 
     def _make_pair(
-        self, login_id: UUID, user_id: str, refresh_token: str, scopes: frozenset[str], client_id: str | None
+        self,
+        login_id: UUID,
+        user_id: str,
+        tenant_id: str,
+        refresh_token: str,
+        scopes: frozenset[str],
+        client_id: str | None,
     ) -> TokenPair:
         seconds = self._settings.access_token_minutes * 60
         claims = {"sid": str(login_id), "sub": user_id, "scope": " ".join(sorted(scopes)), "jti": uuid4().hex}
         if client_id is not None:
             claims["client_id"] = client_id
-        return TokenPair(self._signer.sign(Purpose.ACCESS, claims, seconds), refresh_token, seconds, scopes)
+        access_token = self._signer.sign(Purpose.ACCESS, claims, seconds)
+        return TokenPair(access_token, refresh_token, seconds, scopes, user_id, tenant_id)
 
 
 def hash_secret(secret: str) -> bytes:

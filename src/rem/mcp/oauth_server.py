@@ -27,6 +27,7 @@ from mcp.server.auth.provider import (
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import BaseModel
 
+from rem.audit.entry import note_actor
 from rem.auth.access import AUTH_PATH
 from rem.auth.authenticator import Authenticator
 from rem.auth.identity import CHAT, READ, WRITE, Identity
@@ -44,6 +45,8 @@ CLIENT_SCOPES = [READ, WRITE, CHAT]
 CODE_SECONDS = 120
 CONSENT_SECONDS = 600
 MAX_STATE_CHARS = 2000
+MAX_REQUEST_CHARS = 3800
+"""A longer one does not fit into the cookie that remembers it during the login."""
 MAX_REDIRECT_URIS = 10
 MAX_NAME_CHARS = 200
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -145,6 +148,8 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
             resource=params.resource,
         )
         signed = self._authenticator.signer.sign(Purpose.CONSENT, request.model_dump(), CONSENT_SECONDS)
+        if len(signed) > MAX_REQUEST_CHARS:
+            raise AuthorizeError("invalid_request", "state, redirect_uri and the name of the client are too long.")
         return f"{self._base_url}{CONSENT_PATH}?{urlencode({'request': signed})}"
 
     def read_consent(self, signed: str) -> ConsentRequest:
@@ -265,6 +270,7 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
 
 
 def _to_token(pair: TokenPair) -> OAuthToken:
+    note_actor(pair.user_id, pair.tenant_id)
     return OAuthToken(
         access_token=pair.access_token,
         token_type="Bearer",  # noqa: S106  # the name of a scheme

@@ -5,6 +5,7 @@ from __future__ import annotations
 from asyncio import to_thread
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -14,25 +15,30 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rem.api.authentication import get_base_url
 from rem.api.dependencies import IdentityDep, JsonBody, RemDep, SettingsDep
-from rem.api.handshake import make_cookie
+from rem.api.handshake import LIFETIME_SECONDS, make_cookie
 from rem.api.openapi_errors import error_responses
 from rem.app import Rem
+from rem.audit.entry import note_actor, note_row
 from rem.auth.access import AUTH_PATH
 from rem.auth.accounts import UserAccount
 from rem.auth.api_keys import DEFAULT_SCOPES, MAX_NAME_CHARS, ApiKey, check_scopes
 from rem.auth.authenticator import Authenticator
+from rem.auth.cookies import read_cookie
 from rem.auth.dev_token import DEV_EMAIL, DEV_NAME, DEV_USER_ID, make_dev_token
 from rem.auth.identity import ALL_SCOPES, Identity, Role
 from rem.auth.logins import TokenPair
 from rem.auth.providers import LoginProviders, choose_tenant
 from rem.context import Scope, parse_uuid
-from rem.errors import ForbiddenError, NotFoundError, RemError, UnauthorizedError
+from rem.errors import ForbiddenError, InvalidInputError, NotFoundError, RemError, UnauthorizedError
 from rem.models import User
 from rem.settings.effective_settings import read_default_user
 
 router = APIRouter(prefix=AUTH_PATH, tags=["auth"])
 dev_router = APIRouter(prefix="/api/dev", tags=["auth"])
 DEFAULT_NEXT = f"{AUTH_PATH}/me"
+NEXT_COOKIE = "rem_next"
+"""Where to return to after the login. It has a cookie of its own, because browsers keep 4,096 bytes of each."""
+MAX_NEXT_CHARS = 3900
 MAX_KEY_DAYS = 3650
 NO_STORE = {"Cache-Control": "no-store"}
 
@@ -229,11 +235,16 @@ async def log_in(
     provider: str,
     providers: ProvidersDep,
     settings: SettingsDep,
-    then: Annotated[str | None, Query(alias="next", max_length=8000)] = None,
+    authenticator: AuthenticatorDep,
+    then: Annotated[str | None, Query(alias="next", max_length=MAX_NEXT_CHARS)] = None,
 ) -> Response:
     """Send the browser to the provider. `next` is the path to return to after the login."""
-    request.session["next"] = then if then and is_local_path(then) else DEFAULT_NEXT
-    return await providers.start(request, provider, _callback_url(request, settings, provider))
+    response = await providers.start(request, provider, _callback_url(request, settings, provider))
+    path = quote(then) if then and is_local_path(then) else ""
+    if len(path) > MAX_NEXT_CHARS:
+        raise InvalidInputError("`next` is too long for a cookie: use a shorter address.")
+    _set_next_cookie(request, response, authenticator, path)
+    return response
 
 
 @router.get("/{provider}/callback", status_code=302, response_class=Response, include_in_schema=False)
@@ -250,25 +261,32 @@ async def finish_login(
     tenant = choose_tenant(settings.auth, person.email)
     is_admin = person.email.lower() in settings.auth.admin_emails
     account = await authenticator.accounts.log_in(person.email, person.name, tenant, is_admin=is_admin)
+    note_actor(account.user_id, account.tenant_id)
     if account.disabled_at is not None:
         raise ForbiddenError("This account is disabled: ask the administrator of this server.")
     await _record_user(rem, account)
     value, seconds = await authenticator.logins.create_cookie(account.user_id, account.tenant_id, provider)
-    then = str(request.session.get("next") or DEFAULT_NEXT)
+    then = unquote(read_cookie(request.headers.get("cookie", ""), NEXT_COOKIE) or "")
     request.session.clear()
     response = RedirectResponse(then if is_local_path(then) else DEFAULT_NEXT, 302, NO_STORE)
     response.headers.append("set-cookie", _session_cookie(authenticator, value, seconds))
+    _set_next_cookie(request, response, authenticator, "")
     return response
 
 
-@router.post("/logout", status_code=204, summary="Log out")
+@router.post("/logout", status_code=204, summary="Log out", responses=error_responses(403))
 async def log_out(
     response: Response,
     identity: IdentityDep,
     authenticator: AuthenticatorDep,
     everywhere: Annotated[bool, Query(description="End all logins of the user, on all devices.")] = False,
 ) -> None:
-    """End the login of the cookie or token that the request carries. API keys are not logins: revoke them."""
+    """End the login of the cookie or token that the request carries. API keys are not logins: revoke them.
+
+    A token with fewer scopes, such as that of an MCP client, ends only its own login.
+    """
+    if everywhere and identity.is_authenticated:
+        await _require_person(identity)
     if identity.method in ("cookie", "token") and identity.id and identity.credential_id:
         if everywhere:
             await authenticator.logins.revoke_all(identity.id, identity.tenant_id)
@@ -295,10 +313,12 @@ async def renew_tokens(response: Response, body: RefreshBody, authenticator: Aut
     """
     response.headers.update(NO_STORE)
     try:
-        return Tokens.of(await authenticator.logins.refresh(body.refresh_token))
+        pair = await authenticator.logins.refresh(body.refresh_token)
     except UnauthorizedError:
         authenticator.cache.clear()
         raise
+    note_actor(pair.user_id, pair.tenant_id)
+    return Tokens.of(pair)
 
 
 @router.get("/keys", summary="List API keys", responses=error_responses(401, 403))
@@ -322,13 +342,15 @@ async def create_key(
     key, info = await authenticator.keys.create(
         body.name, owner, identity.tenant_id, scopes=check_scopes(body.scopes), expires_at=expires_at
     )
+    note_row("api_keys", info.id)
     return CreatedKey(key=key, info=KeyInfo.of(info))
 
 
 @router.delete("/keys/{key}", status_code=204, summary="Revoke an API key", responses=error_responses(401, 403, 404))
 async def revoke_key(key: str, identity: PersonDep, authenticator: AuthenticatorDep) -> None:
     """Revoke one of the caller's API keys, by its id or prefix. Other processes refuse it within 5 seconds."""
-    await authenticator.keys.revoke(key, identity.id, identity.tenant_id)
+    revoked = await authenticator.keys.revoke(key, identity.id, identity.tenant_id)
+    note_row("api_keys", revoked.id)
     authenticator.cache.clear()
 
 
@@ -377,6 +399,14 @@ def _callback_url(request: Request, settings: Any, provider: str) -> str:
 
 def _session_cookie(authenticator: Authenticator, value: str, seconds: int) -> str:
     return make_cookie(authenticator.cookie_name, value, seconds, "/", authenticator.is_secure)
+
+
+def _set_next_cookie(request: Request, response: Response, authenticator: Authenticator, path: str) -> None:
+    """Let the browser remember a path during the login; an empty one removes what it remembers."""
+    if path or NEXT_COOKIE in request.headers.get("cookie", ""):
+        seconds = LIFETIME_SECONDS if path else 0
+        cookie = make_cookie(NEXT_COOKIE, path, seconds, AUTH_PATH, authenticator.is_secure)
+        response.headers.append("set-cookie", cookie)
 
 
 async def _record_user(rem: Rem, account: UserAccount) -> None:
