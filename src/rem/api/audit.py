@@ -23,8 +23,13 @@ _READING_POSTS = frozenset((*READING_POSTS, MCP_PATH, f"{MCP_PATH}/"))
 _IS_AUDITED = "is_audited"
 """Marks a request in its state that has reached the AuditMiddleware."""
 _TABLE_OF_PARAMETER = {
-    **{"session": "sessions", "message": "messages", "approval": "approvals", "file_id": "files"},
-    **{"run": "dream_runs", "job": "jobs", "login": "logins"},
+    "session": "sessions",
+    "message": "messages",
+    "approval": "approvals",
+    "file_id": "files",
+    "run": "dream_runs",
+    "job": "jobs",
+    "login": "logins",
 }
 _PARAMETERS_WITHOUT_ROW = frozenset(("provider", "model"))
 
