@@ -6,13 +6,15 @@ import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
 from rem.errors import InvalidInputError, QuerySyntaxError
-from rem.models import Edge, Message, Moment, Ontology, Resource, Session, User
+from rem.memory.message import NewMessage
+from rem.models import Edge, Message, Moment, Ontology, Resource, Role, Session, User
 from rem.query import natural
 from rem.query.language.printer import print_query
 from rem.query.natural import MAX_READ_CHARS, read_question
@@ -385,6 +387,30 @@ async def test_statement_explains_a_person_without_a_text(rem: Rem) -> None:
     await alice.upsert(Resource(name="Call", content="Tom called about the roof."))
     written = await rem.ask("Who is Tom?", user=ALICE)
     assert [row["key"] for row in written.results][:2] == ["tom", "call"]
+
+
+async def test_facts_that_dreams_collected_answer_a_question_for_everything(rem: Rem) -> None:
+    alice = rem.store(ALICE)
+    told = ("My sister Clara moved to Lyon in March.", "Clara likes peonies.", "Clara broke her arm.")
+    await rem.memory(ALICE).append(
+        uuid4(), [NewMessage(role=Role.USER, content=text) for text in told], create_session=True
+    )
+    facts = "\n".join(f"2026-11-17: {text}" for text in told[:2])
+    await alice.upsert(Ontology(name="Clara", content=facts, origin="dream:entities"))
+    for question in ("What do you know about Clara?", "What should I know about my sister?", "Tell me about Clara"):
+        rows = (await rem.ask(question, user=ALICE)).results
+        assert rows[0]["key"] == "clara", question
+        assert [row["record"]["content"] for row in rows[1:]] == [told[2]], question
+    rows = (await rem.ask("Who is Clara?", user=ALICE)).results
+    assert rows[0]["record"]["content"] == told[0]
+
+
+async def test_people_at_a_place_are_found_by_their_edges(rem: Rem) -> None:
+    alice = rem.store(ALICE)
+    await alice.upsert(Ontology(name="Sanofi", content="A drug company."))
+    await alice.upsert(User(name="Clara", summary="A chemist.", graph_edges=[Edge(dst="sanofi", rel_type="works_at")]))
+    result = await rem.ask("Who do I know at Sanofi?", user=ALICE)
+    assert (result.query_type, result.results[0]["key"]) == ("TRAVERSE", "clara")
 
 
 async def _store_week(rem: Rem) -> Store:

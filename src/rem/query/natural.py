@@ -33,7 +33,7 @@ from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.time_phrases import Period, find_time_phrase, format_time
 from rem.query.value_kinds import find_wanted_kinds
 from rem.rules import word_set
-from rem.text import fold_text, split_words
+from rem.text import fold_text, split_sentences, split_words
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -68,6 +68,8 @@ MAX_TINY_ROWS = 5
 """A search in a memory of so few texts returns all of them that are similar at all."""
 WEAK_NOTE = "Nothing clearly answers this: these are the nearest texts."
 """A note of an answer whose best row is a weak match."""
+_TITLES = ("", "Mr. ", "Mrs. ", "Ms. ", "Dr. ")
+"""A person is known by the name that was used most."""
 _TEXT_FIELDS = ("content", "summary", "description")
 _FROM = re.compile(r"\bFROM\s+(?:rem\.)?\"?(\w+)", re.IGNORECASE)
 _SPACE_BEFORE_SIGN = re.compile(r"\s+(?=[?!.,;:…])")
@@ -96,6 +98,8 @@ class Reading:
     """The key to which a TRAVERSE should lead: only the path to it is returned."""
     period: Period | None = None
     """Rows of this time come first among equally good ones."""
+    is_overview: bool = False
+    """Whether everything about a thing is asked for. Then the facts that dreams collected come first."""
 
 
 async def ask(executor: QueryExecutor, store: Store, text: str, limit: int | None = None) -> QueryResult:
@@ -103,6 +107,8 @@ async def ask(executor: QueryExecutor, store: Store, text: str, limit: int | Non
     text = _check_readable(text)
     async with ReadTimeLimit(executor.max_seconds):
         reading = await interpret(store, text, executor.now)
+    if reading.is_overview and isinstance(reading.query, Search):
+        reading = await _find_person(executor, store, text, reading.query)
     try:
         return await _answer(executor, store, text, reading, limit)
     except QuerySyntaxError as error:
@@ -111,6 +117,16 @@ async def ask(executor: QueryExecutor, store: Store, text: str, limit: int | Non
         async with ReadTimeLimit(executor.max_seconds):
             reading = await read_question(store, text, executor.now)
         return await _answer(executor, store, text, _add_note(reading, _explain_invalid("SQL", error.reason)), limit)
+
+
+async def _find_person(executor: QueryExecutor, store: Store, text: str, search: Search) -> Reading:
+    """Return the LOOKUP of the person whom a question calls by role ("my sister"), if the person is known."""
+    _, names = await find_rows(executor, store, text, search)
+    candidates = tuple(f"{title}{name}" for role in names.values() for name in sorted(role) for title in _TITLES)
+    async with ReadTimeLimit(executor.max_seconds):
+        keys, _ = await _find_keys(store, QuestionNames((), candidates, (), None, None, search.text, True))
+    person = _first_known(candidates, keys)
+    return Reading(search) if person is None else Reading(Lookup((person,)), also=search, is_overview=True)
 
 
 async def interpret(store: Store, text: str, now: datetime) -> Reading:
@@ -148,15 +164,15 @@ async def read_question(store: Store, text: str, now: datetime) -> Reading:
             if_empty=listed.if_empty,
         )
     if asked := _first_known(names.asked, keys):
-        return Reading(Lookup((asked,)), also=search)
+        return Reading(Lookup((asked,)), also=search, is_overview=names.is_overview)
     if phrase and (reading := _read_time(search, now)):
         return reading
     if mentioned := _first_known(names.mentioned, keys):
         return Reading(search, also=Lookup((mentioned,)))
     # A text that is equally similar to several keys, such as "review", is more likely a topic than a name.
     if names.fuzzy is not None and nearest_keys == 1:
-        return Reading(Fuzzy(names.fuzzy, threshold=FUZZY_THRESHOLD), also=search)
-    return Reading(search)
+        return Reading(Fuzzy(names.fuzzy, threshold=FUZZY_THRESHOLD), also=search, is_overview=names.is_overview)
+    return Reading(search, is_overview=names.is_overview)
 
 
 async def _find_keys(store: Store, names: QuestionNames) -> tuple[dict[str, str], int]:
@@ -253,7 +269,8 @@ async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Rea
         notes = [f"Understood as: {_describe(query, '')}", *reading.notes, f"There is nothing for: {_shorten(missed)}"]
     if reading.also is not None and query != _apply_limit(reading.also, limit):
         also = _apply_limit(reading.also, limit)
-        merged = _merge(result, (await _run(executor, store, text, also)).results, query, also)
+        added = (await _run(executor, store, text, also)).results
+        merged = _merge(result, added, query, also, is_overview=reading.is_overview)
         if isinstance(also, Search) and merged is not result:
             notes.append(f"Then: {_shorten(also)}")
         result = merged
@@ -343,7 +360,9 @@ def _keep_wanted(result: QueryResult, reading: Reading, text: str) -> QueryResul
     return replace(result, results=rows)
 
 
-def _merge(result: QueryResult, rows: list[dict[str, Any]], query: Query, also: Query) -> QueryResult:
+def _merge(
+    result: QueryResult, rows: list[dict[str, Any]], query: Query, also: Query, *, is_overview: bool
+) -> QueryResult:
     """Return a result with the rows of another query, or the same result if they add nothing to it."""
     if isinstance(also, Lookup):
         return _insert_named(result, rows)
@@ -357,6 +376,11 @@ def _merge(result: QueryResult, rows: list[dict[str, Any]], query: Query, also: 
     if isinstance(query, Lookup | Fuzzy):
         name = query.text if isinstance(query, Fuzzy) else query.keys[0]
         added = [row for row in added if _mentions(row, name)]
+    if is_overview and any(map(_collects_facts, own)):
+        own = sorted((row for row in own if _collects_facts(row) or _explains(row)), key=lambda row: not _explains(row))
+        known = " ".join(str(row["record"].get(field) or "") for row in own for field in _TEXT_FIELDS)
+        new = [row for row in added if fold_text(get_text(row)).rstrip(".!") not in fold_text(known)]
+        return replace(result, results=[*own, *new][: max(len(own), also.limit if isinstance(also, Search) else 0)])
     if not added:
         return result
     max_rows = max(len(own), also.limit if isinstance(also, Search) else 0)
@@ -400,6 +424,12 @@ def _has_text(row: dict[str, Any]) -> bool:
 def _explains(row: dict[str, Any]) -> bool:
     """Return whether the row of a named thing says what it is: it has a text that no dream derived."""
     return _has_text(row) and not str(row["record"].get("origin")).startswith("dream:")
+
+
+def _collects_facts(row: dict[str, Any]) -> bool:
+    """Return whether the row of a named thing has more than one sentence about it."""
+    texts = (str(row["record"].get(field) or "") for field in _TEXT_FIELDS)
+    return any(len(split_sentences(text)) > 1 for text in texts)
 
 
 def _put_time_first(rows: list[dict[str, Any]], period: Period) -> list[dict[str, Any]]:

@@ -72,6 +72,8 @@ class QuestionNames:
     """A text that may be a misspelt name."""
     search_text: str
     """The text without "show me" and the like, which is no part of the topic."""
+    is_overview: bool
+    """Whether the text asks for everything about a thing: "what do you know about Marta?"."""
 
     def list_all(self) -> list[str]:
         """Return all names, without duplicates."""
@@ -96,6 +98,7 @@ def find_names(text: str, *, is_question: bool) -> QuestionNames:
         connection=_find_connection(bare),
         fuzzy=fuzzy,
         search_text=show or text,
+        is_overview=show is not None and _phrase("overview").match(bare) is not None,
     )
 
 

@@ -17,6 +17,7 @@ MAX_STATEMENT_CHARS = 400
 MAX_FOLLOWING_SENTENCES = 2
 _MARKER = re.compile(r"^(?:[-*+>•]|\d{1,3}[.)]) +(?:\[[ xX]\] +)?")
 """The sign of a list item or a quotation in Markdown."""
+_HEADING = re.compile(r"#{1,6} ")
 _ABOUT_THE_SAME = re.compile(rf"\s*{alternatives('tagged_names.pronouns')}\b", re.IGNORECASE)
 """At the beginning of a sentence: it goes on about the person of the sentence before it."""
 
@@ -64,7 +65,7 @@ def format_statements(texts: Sequence[SourceText], statements: Iterable[tuple[in
     """Return statements as lines with the dates of their texts, newest first, each sentence once."""
     first_index: dict[str, int] = {}
     for index, sentence in statements:
-        if sentence:
+        if sentence and not _HEADING.match(sentence):
             first_index[sentence] = min(index, first_index.get(sentence, index))
     # Evidence may be a part of a longer statement.
     order = [one for one in first_index if not any(one != other and one in other for other in first_index)]
