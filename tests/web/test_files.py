@@ -94,7 +94,7 @@ def test_a_file_of_the_same_format_takes_the_place_of_a_failed_one_under_its_nam
 
 def test_an_address_that_the_server_may_not_fetch_is_explained_and_tried_again(tab: Tab) -> None:
     tab.open("/files")
-    tab.page.get_by_label("Or an address").fill("http://127.0.0.1:1/secret.md")
+    tab.page.get_by_label("Or fetch").fill("http://127.0.0.1:1/secret.md")
     tab.page.get_by_role("button", name="Fetch", exact=True).click()
     row = tab.page.get_by_role("list", name="Files").get_by_role("listitem")
     expect(row).to_contain_text("is not in the public network", timeout=60_000)

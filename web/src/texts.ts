@@ -144,6 +144,7 @@ export const texts = {
     dropFiles: "Drop the files: REM reads and remembers them",
     files: "Added files",
     reading: "Reading …",
+    sending: (percent: number) => `${percent} % sent`,
     read: (parts: number) => `Read: ${count(parts, "part", "parts")}. Ask about it.`,
     hideFile: (name: string) => `Hide ${name}`,
     record: "Speak",

@@ -1,13 +1,14 @@
 /* Files that are dropped on the chat: they become part of the memory, and the next question can be about them. */
-import { useCallback, useState } from "react";
+import { useCallback, useRef, useState } from "react";
 
-import { ApiError, call } from "../../api/client";
+import { call } from "../../api/client";
 import type { FileView } from "../../api/types";
 import { IconButton } from "../../components/button";
 import { Icon } from "../../components/icon";
 import { Spinner } from "../../components/spinner";
 import { describeError } from "../../components/toast";
 import { texts } from "../../texts";
+import { uploadFile } from "../files/upload";
 import styles from "./attachments.module.css";
 
 export interface Attachment {
@@ -17,6 +18,8 @@ export interface Attachment {
   note: string;
 }
 
+/** A short note is read at once. */
+const FIRST_POLL_MS = 300;
 const POLL_MS = 1500;
 let lastId = 0;
 
@@ -26,6 +29,7 @@ export function useAttachments(): {
   remove: (id: number) => void;
 } {
   const [attachments, setAttachments] = useState<readonly Attachment[]>([]);
+  const controllers = useRef(new Map<number, AbortController>());
   const change = useCallback((id: number, part: Partial<Attachment>) => {
     setAttachments((old) => old.map((each) => (each.id === id ? { ...each, ...part } : each)));
   }, []);
@@ -34,8 +38,12 @@ export function useAttachments(): {
       for (const file of files) {
         lastId += 1;
         const id = lastId;
+        const controller = new AbortController();
+        controllers.current.set(id, controller);
         setAttachments((old) => [...old, { id, name: file.name, state: "reading", note: texts.chat.reading }]);
-        upload(file).then(
+        const showProgress = (share: number) =>
+          change(id, { note: share < 1 ? texts.chat.sending(Math.floor(share * 100)) : texts.chat.reading });
+        upload(file, showProgress, controller.signal).then(
           (part) => change(id, part),
           (error: unknown) => change(id, { state: "failed", note: describeError(error) }),
         );
@@ -43,19 +51,20 @@ export function useAttachments(): {
     },
     [change],
   );
-  const remove = useCallback((id: number) => setAttachments((old) => old.filter((each) => each.id !== id)), []);
+  const remove = useCallback((id: number) => {
+    // What is not sent yet stops; what the server has, it reads.
+    controllers.current.get(id)?.abort();
+    controllers.current.delete(id);
+    setAttachments((old) => old.filter((each) => each.id !== id));
+  }, []);
   return { attachments, add, remove };
 }
 
-async function upload(file: File): Promise<Partial<Attachment>> {
-  const form = new FormData();
-  form.append("files", file);
-  const page = await call("POST /api/v1/files", { body: form, query: { wait: 20 } });
-  let [stored] = page.data;
-  if (!stored) throw new ApiError(0, "unknown", "");
-  while (stored.status === "pending" || stored.status === "processing") {
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
-    stored = await call("GET /api/v1/files/{file_id}", { path: { file_id: stored.id } });
+async function upload(file: File, onProgress: (share: number) => void, signal: AbortSignal): Promise<Partial<Attachment>> {
+  let stored = await uploadFile(file, file.name, onProgress, signal);
+  for (let wait = FIRST_POLL_MS; stored.status === "pending" || stored.status === "processing"; wait = POLL_MS) {
+    await new Promise((resolve) => setTimeout(resolve, wait));
+    stored = await call("GET /api/v1/files/{file_id}", { path: { file_id: stored.id }, signal });
   }
   return describe(stored);
 }

@@ -1,5 +1,5 @@
 /* The sessions of the person: find one, and open, rename, share, export or forget it. */
-import { useEffect, useState } from "react";
+import { memo, useEffect, useState } from "react";
 
 import { call } from "../../api/client";
 import type { PageSessionView, SessionView } from "../../api/types";
@@ -17,7 +17,7 @@ import { getAge, onSessionsChange, type Age } from "./sessions";
 const FIRST_SESSIONS = 40;
 const MORE_SESSIONS = 200;
 /** The most that one request returns. */
-const PAGE_SESSIONS = 200;
+const PAGE_SESSIONS = 500;
 const SEARCH_MS = 250;
 const AGES: readonly Age[] = ["today", "yesterday", "week", "month", "older"];
 
@@ -85,14 +85,16 @@ export function SessionList({ openId, onChoose, onDialog }: Props) {
 }
 
 async function listSessions(search: string, limit: number, signal: AbortSignal): Promise<PageSessionView> {
-  const rows = new Map<string, SessionView>();
-  for (let offset = 0; ; offset += PAGE_SESSIONS) {
-    const query = { limit: Math.min(PAGE_SESSIONS, limit - offset), offset, q: search || undefined };
-    const page = await call("GET /api/v1/sessions", { query, signal });
-    // A session that is used meanwhile moves to another page.
-    for (const session of page.data) rows.set(session.id, session);
-    if (!page.has_more || offset + PAGE_SESSIONS >= limit) return { ...page, data: [...rows.values()] };
-  }
+  const offsets = Array.from({ length: Math.ceil(limit / PAGE_SESSIONS) }, (_, page) => page * PAGE_SESSIONS);
+  const pages = await Promise.all(
+    offsets.map((offset) => {
+      const query = { limit: Math.min(PAGE_SESSIONS, limit - offset), offset, q: search || undefined };
+      return call("GET /api/v1/sessions", { query, signal });
+    }),
+  );
+  // A session that is used meanwhile moves to another page.
+  const rows = new Map(pages.flatMap((page) => page.data).map((session) => [session.id, session]));
+  return { object: "list", data: [...rows.values()], has_more: pages.at(-1)?.has_more ?? false };
 }
 
 function fits(session: SessionView, search: string): boolean {
@@ -112,23 +114,46 @@ function Group({ title, sessions, openId, onChoose, onDialog, isShared = false }
       <h2 className={styles.groupTitle}>{title}</h2>
       <ul>
         {sessions.map((session) => (
-          <li key={session.id} className={styles.row} data-open={session.id === openId || undefined}>
-            <Link
-              href={`/chat/${session.id}`}
-              className={styles.link}
-              aria-current={session.id === openId ? "page" : undefined}
-              onClick={onChoose}
-            >
-              {isShared && <Icon name="share" size={16} />}
-              <span className={styles.name}>{session.title || texts.chat.untitled}</span>
-            </Link>
-            {!isShared && <SessionMenu session={session} onDialog={onDialog} />}
-          </li>
+          <SessionRow
+            key={session.id}
+            session={session}
+            isOpen={session.id === openId}
+            isShared={isShared}
+            onChoose={onChoose}
+            onDialog={onDialog}
+          />
         ))}
       </ul>
     </section>
   );
 }
+
+interface RowProps extends Pick<Props, "onChoose" | "onDialog"> {
+  session: SessionView;
+  isOpen: boolean;
+  isShared: boolean;
+}
+
+/** A list of thousands is loaded again after each answer: only what has changed is drawn again. */
+const SessionRow = memo(
+  function SessionRow({ session, isOpen, isShared, onChoose, onDialog }: RowProps) {
+    return (
+      <li className={styles.row} data-open={isOpen || undefined}>
+        <Link href={`/chat/${session.id}`} className={styles.link} aria-current={isOpen ? "page" : undefined} onClick={onChoose}>
+          {isShared && <Icon name="share" size={16} />}
+          <span className={styles.name}>{session.title || texts.chat.untitled}</span>
+        </Link>
+        {!isShared && <SessionMenu session={session} onDialog={onDialog} />}
+      </li>
+    );
+  },
+  (old, next) =>
+    old.session.id === next.session.id &&
+    old.session.updated_at === next.session.updated_at &&
+    old.session.title === next.session.title &&
+    old.isOpen === next.isOpen &&
+    old.onDialog === next.onDialog,
+);
 
 function useDelayed<T>(value: T, ms: number): T {
   const [delayed, setDelayed] = useState(value);

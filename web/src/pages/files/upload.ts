@@ -1,5 +1,5 @@
 /* Upload one file, with its progress. `fetch` does not tell how much has been sent. */
-import { ApiError, identityHeaders, OFFLINE } from "../../api/client";
+import { ApiError, identityHeaders, OFFLINE, SIGN_IN_NEEDED } from "../../api/client";
 import type { FileView, PageFileView } from "../../api/types";
 
 const UPLOAD = "upload:///";
@@ -34,6 +34,7 @@ export function uploadFile(file: File, name: string, onProgress: (share: number)
     request.onload = () => {
       const answer = request.response as (PageFileView & { error?: { code: string; message: string } }) | null;
       const row = answer?.data?.[0];
+      if (request.status === 401) window.dispatchEvent(new Event(SIGN_IN_NEEDED));
       if (request.status < 300 && row) resolve(row);
       else reject(new ApiError(request.status, answer?.error?.code ?? "unknown", answer?.error?.message ?? request.statusText));
     };
