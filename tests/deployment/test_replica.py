@@ -75,7 +75,7 @@ async def test_all_verbs_read_from_the_replica(rem: Rem, replica: PostgresServer
     await rem.query('SEARCH "boat" FROM resources', user=USER)  # indexes the new rows
     for text, block in (
         ("LOOKUP Albatross", query("lookup", "exact")),
-        ("FUZZY albatros", query("query", "fuzzy")),
+        ("FUZZY albatros", "rem_fuzzy("),
         ('SEARCH "sailing boat" FROM resources', "rem_search("),
         ("TRAVERSE lies_in WITH LOOKUP Albatross", "rem_traverse"),
     ):
