@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,5 +72,47 @@ def test_a_dead_server_and_a_limit(browser: Browser, frail_server: LiveServer, s
     last = tab.page.get_by_role("article").last
     expect(last.get_by_role("button", name="Try again in")).to_be_disabled()
     expect(tab.page.get_by_role("region", name="Notifications")).to_contain_text("You can go on in")
+    # The list of sessions is refused, too.
+    tab.page.wait_for_load_state("networkidle")
     tab.allow("429")
+    tab.close()
+
+
+def test_a_login_that_ends_costs_neither_the_question_nor_the_draft(browser: Browser, secured: LiveServer) -> None:
+    token = httpx2.get(f"{secured.address}/api/dev/token").json()["token"]
+    owner = {"Authorization": f"Bearer {token}"}
+    tab = Tab(browser, secured.address, None, SCREENSHOTS)
+
+    def sign_in() -> str:
+        created = httpx2.post(f"{secured.address}/api/auth/keys", headers=owner, json={"name": "web"}).json()
+        tab.page.get_by_label("API key").fill(created["key"])
+        tab.page.get_by_role("button", name="Sign in with the key").click()
+        tab.page.get_by_role("textbox", name="Message").wait_for()
+        key: str = created["info"]["id"]
+        return key
+
+    tab.page.goto("/chat")
+    key = sign_in()
+    ask(tab, "My boat is called Marlin.")
+    wait_for_answer(tab)
+    httpx2.delete(f"{secured.address}/api/auth/keys/{key}", headers=owner).raise_for_status()
+    # Credentials that were checked are known for some seconds.
+    credential = tab.page.evaluate("sessionStorage.getItem('rem.credential')")
+    headers = {"Authorization": f"Bearer {credential}"}
+    deadline = time.monotonic() + 60
+    while httpx2.get(f"{secured.address}/api/auth/me", headers=headers).status_code != 401:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    ask(tab, "What is it called?")
+    expect(tab.page.get_by_role("heading", name="Sign in to your memory")).to_be_visible()
+    sign_in()
+    turns = tab.page.get_by_role("article")
+    expect(turns).to_have_count(2)
+    tab.page.get_by_role("textbox", name="Message").fill("A draft")
+    tab.page.evaluate("window.dispatchEvent(new Event('rem:sign-in'))")
+    sign_in()
+    expect(tab.page.get_by_role("textbox", name="Message")).to_have_value("A draft")
+    turns.last.get_by_role("button", name="Try again").click()
+    expect(turns.last).to_contain_text("Marlin", timeout=SLOW_MS)
+    tab.allow("401")
     tab.close()

@@ -1,9 +1,9 @@
 /* The application: start, sign in if needed, and the page of the address. */
 import { Component, useEffect, useState, type ReactNode } from "react";
 
-import { SIGN_IN_NEEDED } from "./api/client";
+import { getTrustsHeaders, SIGN_IN_NEEDED } from "./api/client";
 import { useIdentity } from "./api/identity";
-import { start as startSession } from "./api/session";
+import { fetchCaller, start as startSession } from "./api/session";
 import { useApi } from "./api/use-api";
 import { Button } from "./components/button";
 import { EmptyState } from "./components/empty-state";
@@ -14,6 +14,7 @@ import { isBelow, Layout } from "./layout/layout";
 import { PageFrame } from "./layout/page-frame";
 import { PAGES } from "./pages/pages";
 import { SignInPage } from "./pages/sign-in-page";
+import { useReturn } from "./return";
 import { Link, usePath } from "./router";
 import { texts } from "./texts";
 
@@ -25,6 +26,16 @@ export function App() {
     window.addEventListener(SIGN_IN_NEEDED, show);
     return () => window.removeEventListener(SIGN_IN_NEEDED, show);
   }, []);
+  useReturn(() => {
+    const user = started.data?.caller?.id;
+    if (!user || getTrustsHeaders()) return;
+    // Where anonymous callers are served, a login that has expired would only look like an empty memory.
+    fetchCaller().then(
+      (caller) => caller && caller.id !== user && setIsSigningIn(true),
+      // The server is away; what the person does next says so.
+      () => undefined,
+    );
+  });
   const finish = () => {
     setIsSigningIn(false);
     started.reload();

@@ -1,5 +1,5 @@
 /* Start: find out how the server wants to know who uses the page. */
-import { call, setTrustsHeaders } from "./client";
+import { ApiError, call, setTrustsHeaders } from "./client";
 import { loadIdentity } from "./identity";
 import type { Caller, ProviderList } from "./types";
 
@@ -16,6 +16,11 @@ export async function start(): Promise<Start> {
   return { logins, caller: await fetchCaller() };
 }
 
+/** Return who uses the page; null if the server wants a login first, also to lift the limit of anonymous callers. */
 export async function fetchCaller(): Promise<Caller | null> {
-  return call("GET /api/auth/me").catch(() => null);
+  return call("GET /api/auth/me").catch((error: unknown) => {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status === 401 || (error.status === 429 && error.details?.["tier"] === "anonymous")) return null;
+    throw error;
+  });
 }

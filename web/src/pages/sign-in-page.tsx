@@ -24,7 +24,11 @@ export function SignInPage({ start, onSignedIn }: Props) {
   const { logins } = start;
   const useCredential = async (credential: string) => {
     setIdentity({ credential });
-    const caller = await fetchCaller();
+    const caller = await fetchCaller().catch((problem: unknown) => {
+      showError(problem);
+      return undefined;
+    });
+    if (caller === undefined) return;
     if (caller?.id) {
       onSignedIn();
       return;

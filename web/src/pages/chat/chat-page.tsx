@@ -12,6 +12,7 @@ import { Icon } from "../../components/icon";
 import { Spinner } from "../../components/spinner";
 import { describeError, showError } from "../../components/toast";
 import { useTitle } from "../../layout/page-frame";
+import { useReturn } from "../../return";
 import { matchPath, navigate, usePath } from "../../router";
 import { texts } from "../../texts";
 import { useAttachments } from "./attachments";
@@ -238,23 +239,6 @@ function readChoice(): ChatChoice {
   } catch {
     return { agent: null, model: null };
   }
-}
-
-/** Call something when the person comes back to the tab. */
-function useReturn(onReturn: () => void): void {
-  const latest = useRef(onReturn);
-  latest.current = onReturn;
-  useEffect(() => {
-    const look = () => {
-      if (document.visibilityState === "visible") latest.current();
-    };
-    document.addEventListener("visibilitychange", look);
-    window.addEventListener("focus", look);
-    return () => {
-      document.removeEventListener("visibilitychange", look);
-      window.removeEventListener("focus", look);
-    };
-  }, []);
 }
 
 function useFileDrop(onFiles: (files: readonly File[]) => void) {

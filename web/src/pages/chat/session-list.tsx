@@ -1,7 +1,7 @@
 /* The sessions of the person: find one, and open, rename, share, export or forget it. */
 import { memo, useEffect, useState } from "react";
 
-import { call } from "../../api/client";
+import { call, getTrustsHeaders, OFFLINE, SIGN_IN_NEEDED } from "../../api/client";
 import type { PageSessionView, SessionView } from "../../api/types";
 import { useApi } from "../../api/use-api";
 import { Button, IconButton } from "../../components/button";
@@ -35,8 +35,12 @@ export function SessionList({ openId, onChoose, onDialog }: Props) {
   const own = useApi((signal) => listSessions(search, limit, signal), [search, limit]);
   useEffect(() => setLimit(FIRST_SESSIONS), [search]);
   const shared = useApi((signal) => call("GET /api/v1/shared-with-me", { query: { limit: 100 }, signal }), []);
+  // While the server is away, what was known stays.
+  const shown = own.data && own.error?.code === OFFLINE ? { ...own, error: null } : own;
   const { reload } = own;
   useEffect(() => onSessionsChange(reload), [reload]);
+  // Sessions have an owner, so an anonymous caller has none.
+  const isAnonymous = !getTrustsHeaders() && own.error?.status === 400;
   const sharedRows = (shared.data?.data ?? []).filter((session) => fits(session, search));
   const begin = () => {
     navigate("/chat");
@@ -49,36 +53,45 @@ export function SessionList({ openId, onChoose, onDialog }: Props) {
         <IconButton icon="add" label={texts.chat.newSession} onClick={begin} />
       </div>
       <nav className={styles.scroller} aria-label={texts.chat.sessions}>
-        <LoadState loaded={own}>
-          {(page) =>
-            page.data.length === 0 && sharedRows.length === 0 ? (
-              <p className={styles.none}>{search ? texts.chat.noneFound(search) : texts.chat.noSessions}</p>
-            ) : (
-              <>
-                {search ? (
-                  <Group title={texts.chat.found} sessions={page.data} openId={openId} onChoose={onChoose} onDialog={onDialog} />
-                ) : (
-                  AGES.map((age) => (
-                    <Group
-                      key={age}
-                      title={texts.chat.ages[age]}
-                      sessions={page.data.filter((session) => getAge(session.updated_at) === age)}
-                      openId={openId}
-                      onChoose={onChoose}
-                      onDialog={onDialog}
-                    />
-                  ))
-                )}
-                {page.has_more && (
-                  <Button look="quiet" isSmall isBusy={own.isLoading} onClick={() => setLimit(limit + MORE_SESSIONS)}>
-                    {texts.common.loadMore}
-                  </Button>
-                )}
-                <Group title={texts.chat.shared} sessions={sharedRows} openId={openId} onChoose={onChoose} onDialog={onDialog} isShared />
-              </>
-            )
-          }
-        </LoadState>
+        {isAnonymous ? (
+          <div className={styles.none}>
+            <p>{texts.chat.noOwner}</p>
+            <Button isSmall onClick={() => window.dispatchEvent(new Event(SIGN_IN_NEEDED))}>
+              {texts.account.signIn}
+            </Button>
+          </div>
+        ) : (
+          <LoadState loaded={shown}>
+            {(page) =>
+              page.data.length === 0 && sharedRows.length === 0 ? (
+                <p className={styles.none}>{search ? texts.chat.noneFound(search) : texts.chat.noSessions}</p>
+              ) : (
+                <>
+                  {search ? (
+                    <Group title={texts.chat.found} sessions={page.data} openId={openId} onChoose={onChoose} onDialog={onDialog} />
+                  ) : (
+                    AGES.map((age) => (
+                      <Group
+                        key={age}
+                        title={texts.chat.ages[age]}
+                        sessions={page.data.filter((session) => getAge(session.updated_at) === age)}
+                        openId={openId}
+                        onChoose={onChoose}
+                        onDialog={onDialog}
+                      />
+                    ))
+                  )}
+                  {page.has_more && (
+                    <Button look="quiet" isSmall isBusy={own.isLoading} onClick={() => setLimit(limit + MORE_SESSIONS)}>
+                      {texts.common.loadMore}
+                    </Button>
+                  )}
+                  <Group title={texts.chat.shared} sessions={sharedRows} openId={openId} onChoose={onChoose} onDialog={onDialog} isShared />
+                </>
+              )
+            }
+          </LoadState>
+        )}
       </nav>
     </div>
   );
