@@ -93,7 +93,7 @@ export const texts = {
     newSession: "New session",
     untitled: "Untitled session",
     noSessions: "What you talk about appears here. Ask something, or tell REM what to remember.",
-    noOwner: "Sign in to keep what you talk about. Without a login, REM answers and remembers nothing.",
+    noOwner: "Sign in to find your sessions here. Without a login, nothing belongs to you.",
     noneFound: (search: string) => `No session has “${search}” in its name or fits it.`,
     found: "Found",
     shared: "Shared with you",
