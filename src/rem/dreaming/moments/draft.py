@@ -20,6 +20,7 @@ from rem.models import Moment, Resource
 RULES_CONFIDENCE = 0.7
 """Confidence in a moment that was made without a model."""
 MAX_TITLE_CHARS = 60
+MAX_NAMED_TOPICS = 4
 MIN_TITLE_WORDS, MAX_TITLE_WORDS = 3, 8
 _LEAD = re.compile(
     r"^(?:(?:ok(?:ay)?|oh|well|so|and|but|also|anyway|actually|by the way|btw|hi|hey|hello|update|news)\b[,:!.]*\s+)+",
@@ -132,8 +133,12 @@ def draft_episode(episode: Episode, session_id: UUID, known_people: KnownPeople)
     if not summary:
         return None
     topics = extract_topics(texts, [*speakers, *known_people.find_names(texts)])
+    is_named_by_topics = episode.is_mixed and len(topics) > 1
+    name = (
+        _name_topics(episode.starts_at, topics, texts) if is_named_by_topics else make_name(episode.starts_at, summary)
+    )
     return MomentDraft(
-        name=make_name(episode.starts_at, summary),
+        name=name,
         moment_type="conversation",
         summary=summary,
         starts_at=episode.starts_at,
@@ -157,7 +162,7 @@ def draft_note(note: Resource, source: ClaimSource, known_people: KnownPeople) -
     if not summary:
         return None
     return MomentDraft(
-        name=f"{_format_day(note.timestamp)} {note.name[:MAX_TITLE_CHARS].strip()}",
+        name=_add_day(note.timestamp, note.name[:MAX_TITLE_CHARS].strip()),
         moment_type="note",
         summary=summary,
         starts_at=note.timestamp,
@@ -239,6 +244,15 @@ def make_name(at: datetime, summary: str) -> str:
     return f"{_format_day(at)} {make_headline(extract_sentences(summary)[0])}"
 
 
+def _name_topics(at: datetime, topics: list[str], texts: list[str]) -> str:
+    """Return the name of a moment about several things: the day and the topics, in the order of the texts."""
+    text = "\n".join(texts)
+    matches = (re.search(rf"(?<!\w){re.escape(topic)}", text, re.IGNORECASE) for topic in topics[:MAX_NAMED_TOPICS])
+    *named, last = [match[0] for match in sorted(filter(None, matches), key=lambda match: match.start())] or topics
+    title = f"{', '.join(named)} and {last}" if named else last
+    return f"{_format_day(at)} {title[:1].upper()}{title[1:]}"
+
+
 def make_headline(sentence: str) -> str:
     """Return the first words of a sentence: its first clause, without words that only lead on or lead up to it."""
     text = _LEAD.sub("", sentence).rstrip(".!?…。！？ ") or sentence
@@ -260,6 +274,12 @@ def _get_stem(name: str) -> str:
 
 def _format_day(at: datetime) -> str:
     return at.astimezone(UTC).date().isoformat()
+
+
+def _add_day(at: datetime, name: str) -> str:
+    """Return a name after its day. The name of a remembered statement already begins with it."""
+    day = _format_day(at)
+    return name if name.startswith(day) else f"{day} {name}"
 
 
 def _get_speaker(metadata: dict[str, Any]) -> str | None:
