@@ -51,7 +51,7 @@ function Start() {
   return (
     <LoadState loaded={recent}>
       {(rows) => (
-        <EmptyState icon="graph" title={texts.graph.startTitle}>
+        <EmptyState icon="graph" title={texts.graph.startTitle} actions={!rows.length && <Link href="/files">{texts.files.add}</Link>}>
           <p>{rows.length ? texts.graph.start : texts.graph.nothingYet}</p>
           <ul className={styles.starts}>
             {rows.slice(0, 14).map((row) => (
