@@ -26,7 +26,7 @@ async def test_model_of_the_package_is_the_default(
 ) -> None:
     monkeypatch.setattr("rem.embeddings.minilm.weights.WHEEL_PACKAGE", package)
     embedder = open_embedder(_settings(provider=provider))
-    assert (embedder.model, embedder.dimension) == ("rem-embed-1", 384)
+    assert (embedder.model, embedder.dimension) == ("rem-embed-2", 384)
     question, answer, other = await embedder.embed(
         ["What car do I drive?", "I bought a used Toyota last week.", "The recipe needs three eggs."]
     )
@@ -45,9 +45,9 @@ def test_model_without_its_weights_is_rejected(monkeypatch: pytest.MonkeyPatch) 
     [
         ({}, "sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"),
         ({"provider": "local"}, "sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"),
-        ({}, "rem-embed-1", None),
+        ({}, "rem-embed-2", None),
         ({}, "text-embedding-3-small", None),
-        ({"model": "rem-embed-1"}, "sentence-transformers/all-MiniLM-L6-v2", "rem-embed-1"),
+        ({"model": "rem-embed-2"}, "sentence-transformers/all-MiniLM-L6-v2", "rem-embed-2"),
         ({"provider": "ollama"}, "sentence-transformers/all-MiniLM-L6-v2", None),
     ],
 )
@@ -62,11 +62,11 @@ def test_database_does_not_keep_a_model_without_its_weights(monkeypatch: pytest.
 
 
 async def test_model_of_the_package_can_be_selected() -> None:
-    embedder = open_embedder(_settings(model="rem-embed-1"))
-    assert embedder.model == "rem-embed-1"
+    embedder = open_embedder(_settings(model="rem-embed-2"))
+    assert embedder.model == "rem-embed-2"
     await embedder.close()
-    (status,) = [status for status in await list_providers(_settings(model="rem-embed-1")) if status.chosen]
-    assert (status.model, status.note) == ("rem-embed-1", "part of the package")
+    (status,) = [status for status in await list_providers(_settings(model="rem-embed-2")) if status.chosen]
+    assert (status.model, status.note) == ("rem-embed-2", "part of the package")
 
 
 async def test_none_raises_instead_of_inventing_vectors() -> None:
@@ -80,7 +80,7 @@ async def test_none_raises_instead_of_inventing_vectors() -> None:
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        ({"provider": "local", "model": "bge-large"}, "rem-embed-1, not .*unset EMBEDDING__MODEL"),
+        ({"provider": "local", "model": "bge-large"}, "rem-embed-2, not .*unset EMBEDDING__MODEL"),
         (
             {"provider": "local", "dimension": 768},
             "384 dimensions, and EMBEDDING__DIMENSION is 768: set EMBEDDING__DIMENSION=384",
@@ -131,7 +131,7 @@ async def test_list_providers_marks_the_selected_provider() -> None:
 
 def test_models_list_shows_usable_providers_and_reasons(tmp_path: Path) -> None:
     shown = output("models", "list", settings={"REM_HOME": str(tmp_path)})
-    assert re.search(r"^\* local +usable +rem-embed-1\n +part of the package$", shown, re.MULTILINE)
+    assert re.search(r"^\* local +usable +rem-embed-2\n +part of the package$", shown, re.MULTILINE)
     assert re.search(r"^  sentence-transformers +not usable\n +.*pip install", shown, re.MULTILINE)
     off = output("models", "list", settings={"REM_HOME": str(tmp_path), "EMBEDDING__PROVIDER": "none"})
     assert "None is chosen" in off

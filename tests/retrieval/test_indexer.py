@@ -263,13 +263,13 @@ async def test_database_of_an_earlier_release_keeps_its_model_until_it_is_reembe
         await rem.store("alice").upsert(Resource(name="Car", content="My car is a Volvo."))
         assert await find(rem, "Which vehicle do I own?") == ["car"]
         assert await find(rem, "Which hot beverage do I like?") == ["tea"]
-    async with Rem.open(with_model("rem-embed-1")) as rem:
+    async with Rem.open(with_model("rem-embed-2")) as rem:
         with pytest.raises(EmbeddingMismatchError, match="rem db reembed"):
             await find(rem, "Which hot beverage do I like?")
         assert await rem.reembed() == 2
         assert await find(rem, "Which hot beverage do I like?") == ["tea"]
     async with Rem.open(with_model(None)) as rem:
-        assert rem.embedder.model == "rem-embed-1"
+        assert rem.embedder.model == "rem-embed-2"
         assert await find(rem, "Which hot beverage do I like?") == ["tea"]
 
 

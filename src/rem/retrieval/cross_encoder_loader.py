@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
     from tokenizers import Tokenizer
 
-OWN_MODEL = "rem-rank-1"
+OWN_MODEL = "rem-rank-2"
 MAX_OWN_QUESTION_TOKENS = 64
 """REM's own model was trained with questions of at most this length."""
 MAX_TOKENS = 512

@@ -75,7 +75,7 @@ class RerankerSettings(SettingsGroup):
         default=0.02, ge=0, le=10, description="Factor of the model's logit, which is added to the score of a hit."
     )
     answer_weight: float = Field(
-        default=0.04,
+        default=0.06,
         ge=0,
         le=10,
         description="The same for answers to plain questions. 0 answers without the reranker.",

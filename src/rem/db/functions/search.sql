@@ -42,10 +42,10 @@ CREATE OR REPLACE FUNCTION rem_search_weights() RETURNS TABLE (
     0.7    -- synonym: how much a synonym of a word of the query counts
 $$;
 
--- The weight of the meaning of a message in a dialogue, by the embedding model. `rem-embed-1` was trained to tell such messages apart;
+-- The weight of the meaning of a message in a dialogue, by the embedding model. `rem-embed-2` was trained to tell such messages apart;
 -- with other models, more weight than own_meaning finds less (docs/retrieval-experiments.md).
 CREATE OR REPLACE FUNCTION rem_message_meaning(model_name text) RETURNS numeric LANGUAGE sql IMMUTABLE
-RETURN CASE model_name WHEN 'rem-embed-1' THEN 3.6 ELSE (SELECT w.own_meaning FROM rem.rem_search_weights() w) END;
+RETURN CASE model_name WHEN 'rem-embed-2' THEN 4.0 ELSE (SELECT w.own_meaning FROM rem.rem_search_weights() w) END;
 
 -- Return the words of a query as a sparse vector of their rarities (the query side of BM25), in every language of the tenant's
 -- texts. Words of relative time and synonyms count less. `full_weight` is the weight of a passage that has every word of the query, also

@@ -1,4 +1,4 @@
-"""The embedder of the package, `rem-embed-1`, which needs no download."""
+"""The embedder of the package, `rem-embed-2`, which needs no download."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rem.embeddings.bundled.files import EMBEDDER, SessionWithWords, load_tokeni
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-MODEL = "rem-embed-1"
+MODEL = "rem-embed-2"
 
 
 @dataclass(frozen=True, slots=True)
