@@ -90,6 +90,8 @@ class AgentContext(BaseModel):
     client_id: str | None = None
     is_reader: bool = False
     """An anonymous caller while authentication is on: it must not write what the tenant shares."""
+    may_approve: bool = True
+    """False if the key or token of the user has no scope `write`: it chats, and decides on no request for approval."""
     is_transient: bool = False
     """The session is only for this request, so nobody would find again what it stores."""
 
@@ -132,6 +134,7 @@ class AgentContext(BaseModel):
         named_user = headers.get("x-user-id", "").strip()
         user_id = getattr(user, "id", None) or cls.get_user_id_or_default(named_user, "X-User-Id")
         tenant_id = getattr(user, "tenant_id", None) or headers.get("x-tenant-id", "").strip() or DEFAULT_TENANT
+        may_write = "write" in getattr(user, "scopes", ("write",))
         session = headers.get("x-session-id", "").strip()
         session_id = str(resolve_session_id(session, Scope(tenant_id, user_id))) if session else None
         return cls(
@@ -144,7 +147,8 @@ class AgentContext(BaseModel):
             agent_schema_uri=headers.get("x-agent-schema", "").strip() or None,
             is_eval=headers.get("x-is-eval", "").strip().lower() in ("true", "1", "yes"),
             client_id=headers.get("x-client-id", "").strip() or None,
-            is_reader=user_id is None and "write" not in getattr(user, "scopes", ("write",)),
+            is_reader=user_id is None and not may_write,
+            may_approve=user_id is None or may_write,
         )
 
     @staticmethod

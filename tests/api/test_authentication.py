@@ -129,6 +129,30 @@ async def test_scopes_limit_a_key(address: str, keys: ApiKeys) -> None:
     assert "the scope read," in refused.json()["error"]["message"]
 
 
+async def test_key_that_only_chats_approves_nothing(address: str, keys: ApiKeys, rem: Rem) -> None:
+    await rem.store(SARAH).upsert(Resource(name="Bike", content="My bike is red."))
+    chatting, _ = await keys.create("widget", SARAH, "default", scopes=["chat"])
+    writing, _ = await keys.create("own", SARAH, "default", scopes=["chat", "write"])
+
+    async def say(key: str, text: str) -> str:
+        async with client(address, **bearer(key), **{"X-Session-Id": "bikes"}) as opened:
+            body = {"messages": [{"role": "user", "content": text}]}
+            answer = await opened.post("/v1/chat/completions", json=body)
+            return str(answer.json()["choices"][0]["message"]["content"])
+
+    for approve in ("yes", "confirm {code}", "only 1"):
+        assert "to be erased for good" in await say(chatting, "forget my bike")
+        approval = (await rem.approvals(SARAH).list())[0]
+        refused = await say(chatting, approve.format(code=approval.code))
+        assert refused.startswith("Nothing was changed. This key or token has no scope `write`"), refused
+        assert await rem.store(SARAH).count(Resource) == 1
+    assert "nothing was changed" in await say(chatting, f"reject {approval.code}")
+    await say(chatting, "forget my bike")
+    approval = (await rem.approvals(SARAH).list())[0]
+    assert "Forgotten" in await say(writing, f"confirm {approval.code}")
+    assert await rem.store(SARAH).count(Resource) == 0
+
+
 async def test_key_cannot_make_another_key_or_tokens(address: str, keys: ApiKeys) -> None:
     key, _ = await keys.create("script", SARAH, "default", role=Role.ADMIN, scopes=["read", "write", "chat", "admin"])
     for path in ("/api/auth/keys", "/api/auth/tokens"):

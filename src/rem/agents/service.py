@@ -34,7 +34,7 @@ from rem.agents.runs import AgentRun, ChildRuns, ModelRun, RunDeps
 from rem.agents.simulator import SIMULATOR, SimulatedRun
 from rem.agents.tool_gaps import ToolGapCollector
 from rem.context import AgentContext, Scope
-from rem.errors import InvalidAgentError, InvalidInputError, ModelError, NotFoundError
+from rem.errors import ForbiddenError, InvalidAgentError, InvalidInputError, ModelError, NotFoundError, RemError
 from rem.memory.card_answers import prepare_card_answer
 from rem.memory.message import NewMessage
 from rem.memory.tokens import count_tokens
@@ -57,6 +57,10 @@ if TYPE_CHECKING:
 
 DEFAULT_AGENT = "rem"
 SUMMARIZER = "summarizer"
+MAY_NOT_APPROVE = (
+    "This key or token has no scope `write`, which an approval needs: decide where you are logged in, or with another "
+    "key."
+)
 _LOOKUP_TOOLS = frozenset({"search_rem", "search", "lookup"})
 """Tools that return the entity with a key. An agent without them cannot follow a LOOKUP hint."""
 
@@ -236,27 +240,33 @@ class Agents:
 
     async def _find_decision(
         self, request: AgentRequest, context: AgentContext, schema: AgentSchema
-    ) -> tuple[Approval | NotFoundError, Decision] | None:
+    ) -> tuple[Approval | RemError, Decision] | None:
         """Return the request that the user's message or card decides on, with the decision; None for any other message.
 
-        The answer to a card of a model decides nothing, because the model wrote the words of the card.
+        The answer to a card of a model decides nothing, because the model wrote the words of the card. Instead of the
+        request, return the error if there is none, or if the caller may not approve it.
         """
         is_structured = request.output_schema is not None or schema.structured_output
         if self._rem is None or not request.is_from_user or schema.name == SIMULATOR or request.tool_exchange:
             return None
         approvals = self._rem.approvals(context.scope)
+        decided: tuple[Approval | RemError, Decision] | None
         if request.card_answer is not None:
-            return await read_card_decision(approvals, request.card_answer)
-        if is_structured:
+            decided = await read_card_decision(approvals, request.card_answer)
+        elif is_structured:
             return None
-        return await find_confirmation(approvals, request.text, context.session_id)
+        else:
+            decided = await find_confirmation(approvals, request.text, context.session_id)
+        if decided is not None and decided[1].is_approved and not context.may_approve:
+            return ForbiddenError(MAY_NOT_APPROVE), decided[1]
+        return decided
 
     async def _answer_decision(
         self,
         request: AgentRequest,
         context: AgentContext,
         schema: AgentSchema,
-        approval: Approval | NotFoundError,
+        approval: Approval | RemError,
         decision: Decision,
         *,
         raises: bool = False,
@@ -273,7 +283,7 @@ class Agents:
         request: AgentRequest,
         context: AgentContext,
         schema: AgentSchema,
-        approval: Approval | NotFoundError,
+        approval: Approval | RemError,
         decision: Decision,
         *,
         raises: bool,
