@@ -203,13 +203,13 @@ def test_an_answer_goes_on_while_another_session_is_open(tab: Tab) -> None:
     expect(tab.page.get_by_role("article")).to_contain_text("Hello from the model.", timeout=SLOW_MS)
 
 
-def test_two_tabs_write_in_the_same_session(tab: Tab, script: ScriptedModel) -> None:
+def test_two_tabs_write_in_the_same_session(tab: Tab, browser: Browser, script: ScriptedModel) -> None:
     script.script = lambda body: [f"Heard: {last_text(body)}"]
     tab.open("/chat")
     ask(tab, "From the first tab")
     wait_for_answer(tab)
     session_id = get_session_id(tab)
-    second = Tab(tab.page.context.browser, tab.address, tab.user, SCREENSHOTS)
+    second = Tab(browser, tab.address, tab.user, SCREENSHOTS)
     second.open(f"/chat/{session_id}")
     expect(second.page.get_by_role("article")).to_have_count(1)
     ask(second, "From the second tab")
