@@ -72,7 +72,7 @@ class RerankerSettings(SettingsGroup):
     )
     candidates: int = Field(default=20, ge=1, le=200, description="Number of best rows that are reranked.")
     weight: float = Field(
-        default=0.02, ge=0, le=10, description="Factor of the model's logit, which is added to the score of a hit."
+        default=0.01, ge=0, le=10, description="Factor of the model's logit, which is added to the score of a hit."
     )
     answer_weight: float = Field(
         default=0.06,
