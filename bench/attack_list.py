@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -74,6 +75,9 @@ def prepare_bystander(address: str) -> None:
             timeout=60,
         )
         assert answer.status_code == 201, answer.text
+    tower = {"name": "Tower", "content": "x" * 2_000_000}
+    answer = httpx.post(f"{address}{ROWS}", json=tower, headers=ATTACKER, timeout=60)
+    assert answer.status_code == 201, answer.text
     # The first SELECT of a database sets up its role, and the first SEARCH loads the model.
     for text in ("SELECT 1", "SEARCH door"):
         for _ in range(PREPARE_ATTEMPTS):
@@ -182,6 +186,10 @@ HUNGRY_STATEMENTS = {
     "doubling": f"{DOUBLING} SELECT count(*) FROM a22",
     "long text": "SELECT length(string_agg(md5(i::text), '')) FROM generate_series(1, 8000000) i",
 }
+TOWER_KEYS = [
+    f"{table}{''.join(letters)}" for table in ("", "resources/") for letters in product("tT", "oO", "wW", "eE", "rR")
+]
+"""All of them name the same row."""
 CHAT = "/api/v1/chat/completions"
 ROWS = "/api/v1/entities/resources"
 EDGE = '{"dst":"a","rel_type":"b"},'
@@ -213,6 +221,7 @@ _REQUESTS: dict[str, tuple[Send, int, int | None, str]] = {
     "long order": (get(f"{ROWS}?order_by={'name,' * 10_000}name"), 2, 400, "at most 50 fields"),
     "page of large rows": (get(f"{ROWS}?where=name%20LIKE%20'Large%25'&limit=500"), 2, 200, "Large 99"),
     "lookup of large rows": (query("LOOKUP " + ",".join(f"large-{n}" for n in range(LARGE_ROWS))), 2, 200, "Large 99"),
+    "one large row by many keys": (query("LOOKUP " + ",".join(TOWER_KEYS)), 4, 400, "more than 64 MiB"),
     "graph of many edges": (get("/api/v1/graph?key=large-1&depth=5&limit=2000"), 20, 200, "large-1"),
     "plans to forget": (
         post("/api/v1/forget/preview", '{"name":"Large 1","mentions":true}'),

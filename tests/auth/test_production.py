@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from rem.api.main import create_app
 from rem.auth.production import check_auth_settings
 from rem.errors import SettingsError
 from rem.settings import AuthSettings, MicrosoftSettings, OAuthClientSettings, OidcSettings, PostgresSettings, Settings
@@ -60,6 +61,8 @@ def test_missing_settings_are_named_all_at_once(given: Settings, missing: list[s
         check_auth_settings(given)
     for name in missing:
         assert name in str(refused.value)
+    with pytest.raises(SettingsError, match=r"REM does not start"):
+        create_app(given)
 
 
 @pytest.mark.parametrize(

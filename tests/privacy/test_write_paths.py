@@ -161,6 +161,19 @@ async def test_no_column_contains_the_secret(write: Write, rem: Rem, sql: asyncp
     assert await find_traces(sql, "masked") != {}
 
 
+async def test_card_numbers_are_not_stored(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    text, store = f"My card is {CARD}.", rem.store(ALICE)
+    await store.upsert(Resource(name="note", content=text, metadata={"a": [text]}, tags=[text]))
+    turn = await rem.memory(ALICE).begin_turn(uuid4(), NewMessage(role=Role.USER, content=text))
+    await rem.memory(ALICE).append(turn.session_id, [NewMessage(role=Role.ASSISTANT, content=text)])
+    await rem.remember(text, user=ALICE)
+    await rem.ingester(ALICE).ingest(FetchedFile("file:///a.csv", "a.csv", f"name,card\nme,{CARD}\n".encode()))
+    await rem.index(everyone=True)
+    assert turn.masked == ("card number",)
+    for digits in (CARD, CARD.replace(" ", "")):
+        assert await find_traces(sql, digits) == {}
+
+
 async def test_imported_files_are_masked(rem: Rem, tmp_path: Path, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     old = tmp_path / "old.db"
     with sqlite3.connect(old) as database:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from rem.app import Rem
 from rem.auth.api_keys import ApiKeys
+from rem.auth.identity import ALL_SCOPES, Role
 from rem.settings import AuthSettings, RateLimitSettings, Settings
 from tests.security.victim import ALICE
 
 BOB = "bob@example.com"
+ADMINISTRATOR = "a key of an administrator"
 CALLERS = (
     *("another user", "the same user in another tenant", "nobody"),
     *("a key of another user", "a key of another tenant", "a key of another user that names Alice", "a forged key"),
+    *("a service key of another tenant that names Alice", ADMINISTRATOR),
     "nobody, with authentication",
 )
 
@@ -41,6 +44,12 @@ async def make_headers(caller: str, rem: Rem) -> dict[str, str]:
             return _bearer((await keys.create("alice", ALICE, "other"))[0])
         case "a key of another user that names Alice":
             return {**_bearer((await keys.create("bob", BOB, "default"))[0]), "X-User-Id": ALICE}
+        case "a service key of another tenant that names Alice":
+            key, _ = await keys.create("gateway", None, "other", role=Role.SERVICE, scopes=ALL_SCOPES)
+            return {**_bearer(key), "X-User-Id": ALICE}
+        case "a key of an administrator":
+            key, _ = await keys.create("boss", BOB, "default", role=Role.ADMIN, scopes=ALL_SCOPES)
+            return _bearer(key)
         case "a forged key":
             key, _ = await keys.create("alice", ALICE, "default")
             return _bearer(key[:-6] + "AAAAAA")

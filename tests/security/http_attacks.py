@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
 from fastapi import FastAPI
 
 from rem.auth.access import DOCS_PATH, WEB_ASSETS, WEB_ICON, WEB_PAGES
@@ -96,6 +97,16 @@ def list_attacks(routes: set[tuple[str, str]], victim: Victim) -> Iterator[Attac
                     method, filled, _fill_body(body, filled, victim), is_refused=names_object, checks_names=is_first
                 )
     yield from _attack_with_headers(victim)
+
+
+async def send_attack(http: httpx2.AsyncClient, attack: Attack, headers: dict[str, str]) -> httpx2.Response:
+    """Send the request of an attack, with the headers of a caller."""
+    headers = {**headers, **attack.headers}
+    if isinstance(attack.body, str):
+        body = {"content": attack.body, "headers": {**headers, "Content-Type": "application/yaml"}}
+    else:
+        body = {"headers": headers, **({} if attack.body is None else {"json": attack.body})}
+    return await http.request(attack.method, attack.path, **body)  # type: ignore[arg-type]
 
 
 def _fill_body(body: Any, path: str, victim: Victim) -> Any:

@@ -13,8 +13,18 @@ from rem.api.main import create_app
 from rem.app import Rem
 from rem.settings import Settings
 from tests.api.live_server import served
-from tests.security.callers import CALLERS, make_headers, make_settings
-from tests.security.http_attacks import LOGIN, MCP, PUBLIC, WRITES_OWN_ROW, Attack, list_attacks, list_routes
+from tests.security.callers import ADMINISTRATOR, CALLERS, make_headers, make_settings
+from tests.security.http_attacks import (
+    API,
+    LOGIN,
+    MCP,
+    PUBLIC,
+    WRITES_OWN_ROW,
+    Attack,
+    list_attacks,
+    list_routes,
+    send_attack,
+)
 from tests.security.victim import NAME, SECRET, Victim, create_victim, take_fingerprint
 
 
@@ -41,10 +51,15 @@ async def test_nobody_else_reads_or_changes_a_memory(
     failures: list[str] = []
     async with served(app) as address, httpx2.AsyncClient(base_url=address, timeout=30) as http:
         for attack in list_attacks(list_routes(app), victim):
-            response = await _send(http, attack, headers)
+            if caller == ADMINISTRATOR and attack.path.startswith(f"{API}/admin/"):
+                # Administrators manage accounts, and see the names of these people, but not what they have stored.
+                if attack.method != "GET":
+                    continue
+                attack = replace(attack, is_refused=False, checks_names="/users" not in attack.path)
+            response = await send_attack(http, attack, headers)
             failures += _check(attack, response)
             if attack.is_refused and response.status_code not in (401, 403, 404):
-                missing = await _send(
+                missing = await send_attack(
                     http, replace(attack, path=attack.path.replace(*_forge_id(attack, victim))), headers
                 )
                 if missing.status_code != response.status_code:
@@ -53,15 +68,6 @@ async def test_nobody_else_reads_or_changes_a_memory(
                 failures.append(f"{attack}: changed {[name for name in after if after[name] != before[name]]}")
                 before = after
     assert not failures, "\n".join(failures)
-
-
-async def _send(http: httpx2.AsyncClient, attack: Attack, headers: dict[str, str]) -> httpx2.Response:
-    headers = {**headers, **attack.headers}
-    if isinstance(attack.body, str):
-        body = {"content": attack.body, "headers": {**headers, "Content-Type": "application/yaml"}}
-    else:
-        body = {"headers": headers, **({} if attack.body is None else {"json": attack.body})}
-    return await http.request(attack.method, attack.path, **body)  # type: ignore[arg-type]
 
 
 def _forge_id(attack: Attack, victim: Victim) -> tuple[str, str]:

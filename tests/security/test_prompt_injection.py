@@ -9,10 +9,11 @@ from typing import Any
 import asyncpg
 import pytest
 
+from rem.agents.catalog import AgentCatalog
 from rem.agents.chat import AgentRequest
 from rem.agents.service import Agents
 from rem.app import Rem
-from rem.context import AgentContext
+from rem.context import AgentContext, Scope
 from rem.models import Resource
 from rem.settings import Settings
 from tests.scripted_model import Call, ScriptedModel, Step, scripted_model
@@ -77,3 +78,10 @@ async def test_obedient_model_reads_nothing_of_another_user(
     assert len(model.requests) > 50
     assert [text[:300] for text in sent if SECRET in text] == []
     assert await take_fingerprint(sql, victim) == before
+
+
+async def test_agents_of_rem_fetch_no_address(settings: Settings) -> None:
+    """An address can have words of the memory in it, and a document can name the address."""
+    agents = await AgentCatalog(settings, None).list(Scope())
+    assert {"rem", "orchestrator"} <= {agent.name for agent in agents}
+    assert [agent.name for agent in agents if "parse_and_ingest_file" in {tool.name for tool in agent.tools}] == []
