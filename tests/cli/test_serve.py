@@ -147,9 +147,8 @@ def test_setting_allows_a_public_address(dsn: str) -> None:
 def test_production_without_secrets_does_not_start(home: Path) -> None:
     refused = rem("serve", settings={"REM_HOME": str(home), "ENVIRONMENT": "production"})
     assert refused.returncode == 2
-    assert refused.stderr.startswith("Error: REM does not start in production: ")
-    assert "AUTH__SESSION_SECRET is missing" in refused.stderr
-    assert "AUTH__ENABLED is missing" in refused.stderr
+    assert refused.stderr.startswith("Error: REM does not start in production:\n- AUTH__SESSION_SECRET is missing")
+    assert "\n- AUTH__ENABLED is missing" in refused.stderr
     settings = {"REM_HOME": str(home), "ENVIRONMENT": "production", "AUTH__ENABLED": "true"}
     refused = rem("serve", settings={**settings, "AUTH__OIDC__CLIENT_ID": "x"})
     for name in ("SESSION_SECRET", "OIDC__CLIENT_SECRET", "OIDC__ISSUER", "PUBLIC_URL"):

@@ -13,7 +13,7 @@ def check_auth_settings(settings: Settings) -> None:
     missing = [*_find_incomplete(settings), *(_find_missing_in_production(settings) if settings.is_production else ())]
     if missing:
         start = "REM does not start in production" if settings.is_production else "REM does not start"
-        raise SettingsError(f"{start}: " + " ".join(missing))
+        raise SettingsError("\n- ".join((f"{start}:", *missing)))
 
 
 def _find_incomplete(settings: Settings) -> Iterator[str]:

@@ -34,7 +34,7 @@ async def open_sealer(connection: Connection, settings: EncryptionSettings) -> S
     if settings.enabled and keys.is_empty:
         raise SettingsError(
             "ENCRYPTION__ENABLED is true and no key is given: set ENCRYPTION__KEYS or ENCRYPTION__KEYS_FILE "
-            "(`openssl rand -base64 32` prints a key)."
+            "(`rem encryption new-key k1` prints one)."
         )
     if stored is None:
         new = seal(keys, base64.b64encode(os.urandom(KEY_BYTES)), Place("", _NO_ROW, "secret"))

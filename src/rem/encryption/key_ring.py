@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 KEY_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,31}\Z")
-_ADVICE = "write id:key, such as k1:…; `openssl rand -base64 32` prints a key"
+_ADVICE = "write id:key, such as k1:…; `rem encryption new-key k1` prints one"
 
 
 @dataclass(frozen=True, slots=True)
