@@ -15,6 +15,7 @@ import pytest
 from pydantic import SecretStr
 
 from rem.app import Rem
+from rem.audit.log import AuditFilter
 from rem.auth.accounts import Accounts
 from rem.auth.api_keys import ApiKeys
 from rem.auth.authenticator import CACHE_SECONDS
@@ -23,7 +24,7 @@ from rem.auth.logins import Logins
 from rem.auth.signing import Purpose, Signer
 from rem.context import resolve_user_id
 from rem.models import Resource
-from rem.settings import MemorySettings, Settings
+from rem.settings import MemorySettings, RateLimitSettings, Settings
 from tests.api.auth_server import SECRET, auth_served, bearer, browser, log_in, with_auth
 from tests.api.live_server import client
 from tests.api.oidc_server import Provider, provider_served
@@ -98,6 +99,22 @@ async def test_keys_that_are_not_valid_are_refused(address: str, keys: ApiKeys) 
             assert refused.status_code == 401, text
             assert 'error="invalid_token"' in refused.headers["www-authenticate"]
             assert secret not in refused.text
+
+
+async def test_refused_request_has_an_id(settings: Settings, rem: Rem) -> None:
+    limits = RateLimitSettings(anonymous="2/minute")
+    limited = settings.model_copy(update={"rate_limit": limits})
+    async with auth_served(limited, allow_anonymous=False) as address, client(address) as opened:
+        answers = [await opened.get("/api/v1/sessions", headers={"X-Request-Id": f"my-{n}"}) for n in range(3)]
+        assert [answer.status_code for answer in answers] == [401, 401, 429]
+        assert [answer.headers["x-request-id"] for answer in answers] == ["my-0", "my-1", "my-2"]
+        async with asyncio.timeout(20):
+            while True:
+                entries = await rem.audit_log.find("default", AuditFilter())
+                if len(entries) == 2:
+                    break
+                await asyncio.sleep(0.05)
+    assert sorted(entry["request_id"] for entry in entries) == ["my-0", "my-1"]
 
 
 async def test_revoked_key_is_refused_within_the_stated_time(address: str, keys: ApiKeys) -> None:

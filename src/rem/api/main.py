@@ -30,6 +30,7 @@ from rem.api.metrics import MetricsMiddleware, make_metrics_route
 from rem.api.middleware import (
     REQUEST_ID_HEADER,
     BodyLimitMiddleware,
+    RequestIdMiddleware,
     RequestLogMiddleware,
 )
 from rem.api.openapi_errors import COMMON_ERRORS
@@ -215,6 +216,7 @@ def _build_middleware(settings: Settings) -> list[Middleware]:
             expose_headers=["ETag", "X-Session-Id", REQUEST_ID_HEADER, "Retry-After", *RATE_HEADERS],
         ),
         Middleware(SecurityHeadersMiddleware, requires_https=settings.is_production),
+        Middleware(RequestIdMiddleware),
         Middleware(RefusalAuditMiddleware),
         Middleware(RefusalLimitMiddleware),
         Middleware(AuthMiddleware, settings=settings),

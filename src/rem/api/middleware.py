@@ -38,8 +38,31 @@ REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
 """Ids that clients may choose: short, and safe to write into a log line."""
 
 
+class RequestIdMiddleware:
+    """Gives each request an id, for its answer, its log lines and its entry in the audit log, also if it is refused."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _choose_request_id(Headers(scope=scope))
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
+            await send(message)
+
+        with logger.contextualize(request_id=request_id):
+            await self._app(scope, receive, send_with_id)
+
+
 class RequestLogMiddleware:
-    """Gives each request an id, logs its status and duration, and answers 500 for unexpected exceptions.
+    """Logs the status and duration of each request, and answers 500 for unexpected exceptions.
 
     The log line has the template of the path, not the path, because paths contain keys and names of people.
     """
@@ -52,31 +75,27 @@ class RequestLogMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = _choose_request_id(Headers(scope=scope))
-        scope.setdefault("state", {})["request_id"] = request_id
         status = 0
         start = time.perf_counter()
 
-        async def send_with_id(message: Message) -> None:
+        async def send_noticed(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id
             await send(message)
 
-        with logger.contextualize(request_id=request_id):
-            try:
-                await self._app(scope, receive, send_with_id)
-            except ClientDisconnect:
-                # Nobody waits for an answer.
-                pass
-            except Exception as error:  # any failure must give the client a response and us a log line
-                logger.error("{}", describe_exception(error))
-                if status:
-                    raise
-                await _internal_error_response(request_id)(scope, receive, send_with_id)
-            finally:
-                _log_request(scope, status, (time.perf_counter() - start) * 1000)
+        try:
+            await self._app(scope, receive, send_noticed)
+        except ClientDisconnect:
+            # Nobody waits for an answer.
+            pass
+        except Exception as error:  # any failure must give the client a response and us a log line
+            logger.error("{}", describe_exception(error))
+            if status:
+                raise
+            await _internal_error_response(scope["state"]["request_id"])(scope, receive, send_noticed)
+        finally:
+            _log_request(scope, status, (time.perf_counter() - start) * 1000)
 
 
 def _choose_request_id(headers: Headers) -> str:
