@@ -10,6 +10,7 @@ import pytest
 from rem.errors import FileUnreadableError
 from rem.ingest.models import ParsedDocument
 from rem.ingest.readers.dispatch import read_file
+from rem.ingest.readers.mail import MAX_HEADER_CHARS, parse_mail
 from rem.settings import Settings
 from tests.ingest import sample_files
 from tests.ingest.sample_files import file
@@ -209,6 +210,14 @@ async def test_damaged_part_of_a_document_is_detected() -> None:
     data[place : place + 50] = bytes(50)
     with pytest.raises(FileUnreadableError, match="cannot be read as DOCX"):
         await read_sample("a.docx", bytes(data))
+
+
+def test_long_header_is_read_in_part() -> None:
+    """A list of very many recipients takes quadratic time."""
+    data = b"Subject: All\nTo: " + b"a@example.com, " * 20_000 + b"\n\nHello.\n"
+    mail = parse_mail(data)
+    assert (mail.headers["Subject"], mail.texts) == ("All", ["Hello.\n"])
+    assert 0 < len(mail.headers["To"]) <= MAX_HEADER_CHARS
 
 
 async def test_text_called_eml_is_rejected() -> None:
