@@ -31,7 +31,7 @@ VALUE_BONUS = 0.12
 """Added to the score of a row with a value of the kind that is asked for, such as a day for "When …?"."""
 SIMILARITY_WEIGHT = 0.2
 """Weight of the similarity beside the score of SEARCH: a question in plain words shares few words with its answer."""
-PROPERTY_BONUS = 1.0
+PROPERTY_BONUS = 1.5
 """Added to the score of a row that states the property of its author that the question asks for: it comes first."""
 RARE_WORDS_WEIGHT = 0.1
 """Weight of the share of the question's words that a row has in one place. Words of few rows count most."""

@@ -89,7 +89,7 @@ _POLAR = re.compile(
     r"(?!you\b)"
 )
 _FORMER = re.compile(r"\b(?:originally|initially|at first|used to|previously|formerly|did \w+ (?:first|plan))\b")
-"""In a question: it asks for what was so before, and nothing replaces that."""
+"""In a question: it asks for what was so before, and what was replaced comes first."""
 _ACRONYM = re.compile(r"\b[A-Z]{2,}s?\b")
 """A word such as RTOS names a kind of things."""
 _HOLDER = re.compile(r"\bwho(?:'s|s)? (?:has|have|had|got|keeps|holds|looks after|is keeping)\b")
@@ -189,20 +189,22 @@ async def mark_superseded(
     """
     asked = _parse_question(question, words)
     compared = list(_prepare(asked, rows))
-    if len(compared) < 2 or _FORMER.search(question.lower()):
+    if len(compared) < 2:
         return rows
     cosines = await load_cosines(store, rows[:MAX_COMPARED_ROWS])
-    return arrange_superseded(asked, rows, compared, cosines, ratings)
+    newest = _find_newest(asked, compared, cosines, ratings)
+    if _FORMER.search(question.lower()):
+        return _put_older_first(rows, newest)
+    return _reorder(rows, newest, {row.place for row in compared if row.is_long})
 
 
-def arrange_superseded(
+def _find_newest(
     asked: _Question,
-    rows: list[dict[str, Any]],
     compared: Sequence[_Row],
     cosines: Mapping[frozenset[str], float],
     ratings: Mapping[int, Rating],
-) -> list[dict[str, Any]]:
-    """Return the rows with each newer one before those that it replaces."""
+) -> dict[int, _Row]:
+    """Return the newest row that replaces each replaced one, by its place."""
     newest: dict[int, _Row] = {}
     for older in compared:
         for newer in compared:
@@ -216,7 +218,16 @@ def arrange_superseded(
             )
             if is_newest and is_replaced:
                 newest[older.place] = newer
-    return _reorder(rows, newest, {row.place for row in compared if row.is_long})
+    return newest
+
+
+def _put_older_first(rows: list[dict[str, Any]], newest: Mapping[int, _Row]) -> list[dict[str, Any]]:
+    """Return the rows with each replaced one before the newer one, for a question about what was so before."""
+    ordered: list[int] = []
+    for place in range(len(rows)):
+        older = (replaced for replaced, newer in newest.items() if newer.place == place)
+        ordered += [added for added in (*sorted(older), place) if added not in ordered]
+    return [rows[place] for place in ordered]
 
 
 def _reorder(rows: list[dict[str, Any]], newest: dict[int, _Row], long_places: set[int]) -> list[dict[str, Any]]:

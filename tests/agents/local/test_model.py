@@ -183,7 +183,7 @@ async def test_last_question_of_the_session_is_searched(memory: Rem) -> None:
 
 
 async def test_shortened_excerpt_names_the_lookup_that_shows_the_text(memory: Rem) -> None:
-    content = "Zebras live in herds. " * 60 + "They sleep standing."
+    content = "Zebras live in herds. " * 60 + "Their stripes confuse flies. " * 40 + "They sleep standing."
     await memory.store(CONTEXT.scope).upsert(Resource(name="Zebra book", content=content))
     text = (await ask(memory, "Where do zebras live?")).text
     (line,) = [line for line in text.splitlines() if "`zebra-book`" in line]
