@@ -171,7 +171,9 @@ async def test_backup_without_logins_gets_empty_tables_of_them(dsn: str, empty_d
     await restore(settings_for(empty_dsn), tmp_path / "memory.backup")
 
     async with Rem.open(settings_for(empty_dsn)) as rem:
+        assert await ApiKeys(rem.database).list() == []
         await fill_logins(rem)
+        assert await ApiKeys(rem.database).list()
 
 
 async def test_restore_refuses_a_database_with_accounts(dsn: str, tmp_path: Path) -> None:

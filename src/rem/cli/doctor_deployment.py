@@ -20,7 +20,7 @@ WAITING_COMMITS = ("on", "remote_apply", "remote_write")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a check has found. A warning is about something that works, but may cost data or time."""
+    """The result of a check. A warning is about something that works, but may cost data or time."""
 
     text: str
     is_warning: bool = False

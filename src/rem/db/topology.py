@@ -27,7 +27,7 @@ POLL_SECONDS = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What a connection leads to."""
+    """The server that a connection leads to."""
 
     system_identifier: int
     """The same number on a primary and on all its standbys."""
@@ -50,7 +50,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLag:
-    """How far a standby is behind its primary."""
+    """The distance of a standby from its primary."""
 
     seconds: float | None
     """Time that it took to replay what the primary had committed; None if it took longer than MAX_CATCH_UP_SECONDS."""
