@@ -42,7 +42,7 @@ _NAMES = (
     *("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat", "jobs"),
     *("reranker", "ingest", "dreaming", "http", "attacks", "encryption", "partitions", "web"),
 )
-_ON_REQUEST = ("processes", "tenants", "backup")
+_ON_REQUEST = ("processes", "tenants", "backup", "search_large")
 """Those that need root, or minutes and gigabytes."""
 
 
@@ -90,6 +90,9 @@ async def _measure_on_request(name: str, home: Path, quick: bool, gigabytes: flo
             return await tenants.run(Settings(rem_home=home), tenants.QUICK if quick else None)
         case "backup":
             return await backup.run(home, 0.02 if quick else gigabytes)
+        case "search_large":
+            settings = Settings(rem_home=home)
+            return await search.run_large(settings, (60_000, 65_000), 20) if quick else await search.run_large(settings)
     return await _measure(name, home, quick)
 
 

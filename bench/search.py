@@ -19,9 +19,12 @@ from rem.query.verbs.search import Searcher
 from rem.retrieval.indexer import Indexer, vector_to_text
 
 if TYPE_CHECKING:
+    from rem.db.database import Connection
     from rem.embeddings import Vector, Vectors
 
 SIZES = (100_000, 1_000_000)
+LARGE_SIZES = (1_000_000, 10_000_000)
+_CHUNK = 250_000
 _OWNERS = (("few", 60), ("some", 3_000), ("many", 50_000))
 _TENANT = "default"
 _LIMIT = 10
@@ -52,7 +55,21 @@ class KnownVectors:
         """Do nothing."""
 
 
-async def run(settings: Settings, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) -> Result:
+async def run_large(settings: Settings, sizes: tuple[int, int] = LARGE_SIZES, rounds: int = ROUNDS) -> Result:
+    """Compare SEARCH at ten million passages with one million, for the same owners.
+
+    The further passages have no rows: SEARCH finds passages, and reads the rows of the ten best only.
+    """
+    result = await run(settings, sizes, rounds, max_rows=sizes[0])
+    for owner, _ in _OWNERS:
+        if growth := result.figures.get(f"growth {owner}"):
+            result.check(f"SEARCH p50 at {sizes[1]:,} passages against {sizes[0]:,}, {owner}", growth, 2.0)
+    return result
+
+
+async def run(
+    settings: Settings, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS, max_rows: int | None = None
+) -> Result:
     """Measure at each size, for owners of few, some and many rows."""
     result = Result("search")
     async with Rem.open(settings) as rem:
@@ -63,7 +80,7 @@ async def run(settings: Settings, sizes: tuple[int, ...] = SIZES, rounds: int = 
         )
         stored = 0
         for size in sizes:
-            await _fill(rem.database, stored, size)
+            await _fill(rem.database, stored, size, max_rows or size)
             stored = size
             async with rem.database.connection() as connection:
                 sizes_in_bytes = {row["name"]: row["bytes"] for row in await connection.fetch(_SQL["sizes"])}
@@ -93,13 +110,13 @@ async def prepare_vectors(database: Database) -> None:
 
 
 def _parts() -> dict[str, Vectors]:
-    """Return the parts of vectors: topic centres and deviations, in the few dozen directions in which texts differ.
+    """Return the parts of vectors: topic centres, deviations, details, in the few directions in which texts differ.
 
     Plain random numbers in 384 dimensions would all be equally far from each other, as no texts are.
     """
     source = np.random.default_rng(42)
     directions = source.normal(size=(32, 384))
-    counts = {"middle": (400, 1.0), "deviation": (4000, 0.8)}
+    counts = {"middle": (400, 1.0), "deviation": (4000, 0.8), "detail": (4000, 0.2)}
     return {
         kind: (source.normal(size=(count, 32)) @ directions * scale + source.normal(size=(count, 384)) * 0.5).astype(
             np.float32
@@ -126,21 +143,15 @@ def _word(number: int) -> str:
     return "w" + str(number).translate(str.maketrans("0123456789", "bcdfghjklm"))
 
 
-async def _fill(database: Database, first: int, last: int) -> None:
+async def _fill(database: Database, first: int, last: int, max_rows: int) -> None:
     print_progress(f"search: storing {last - first:,} rows ...")
     async with database.connection() as connection:
-        await connection.execute("SET maintenance_work_mem = '2GB'")
+        # The graph of ten million vectors needs 12 GB while the index is made.
+        await connection.execute(f"SET maintenance_work_mem = '{max(2, last * 13 // 10_000_000)}GB'")
         await connection.execute("DROP INDEX IF EXISTS rem.passages_embedding_1")
-        start = first
-        owners = _OWNERS if first == 0 else ()
-        others = (last - first - sum(rows for _, rows in owners)) // 100
-        for owner, rows in (*owners, *((f"user-{number}", others) for number in range(100))):
-            end = min(start + rows, last)
-            await connection.execute(_SQL["rows"], _TENANT, owner, start, end - 1)
-            start = end
-        # The passages are made here, with vectors that no model has to compute.
-        await connection.execute("DELETE FROM rem.search_queue")
-        await connection.execute(_SQL["passages"], _TENANT, 1)
+        if first < max_rows:
+            await _store_rows(connection, first, min(last, max_rows))
+        await _store_further_passages(connection, max(first, max_rows), last)
         print_progress("search: making the index of the vectors ...")
         await connection.execute("SELECT rem.rem_index_passages(1::smallint, 384)")
         await connection.execute("SELECT rem.rem_fold_statistics()")
@@ -151,6 +162,34 @@ async def _fill(database: Database, first: int, last: int) -> None:
         for table in ("resources", "kv_store", "passages", "term_counts", "passage_totals"):
             await connection.execute(f"VACUUM ANALYZE rem.{table}")
         await connection.execute("CHECKPOINT")
+
+
+async def _store_rows(connection: Connection, first: int, last: int) -> None:
+    """Store rows with one passage each, for the measured owners at first, then for 100 others."""
+    start = first
+    owners = _OWNERS if first == 0 else ()
+    others = (last - first - sum(rows for _, rows in owners)) // 100
+    for owner, rows in (*owners, *((f"user-{number}", others) for number in range(100))):
+        end = min(start + rows, last)
+        await connection.execute(_SQL["rows"], _TENANT, owner, start, end - 1)
+        start = end
+    # The passages are made here, with vectors that no model has to compute.
+    await connection.execute("DELETE FROM rem.search_queue")
+    await connection.execute(_SQL["passages"], _TENANT, 1)
+
+
+async def _store_further_passages(connection: Connection, first: int, last: int) -> None:
+    """Store passages without rows, for the 100 others."""
+    if first >= last:
+        return
+    words_index = await connection.fetchval("SELECT pg_get_indexdef('rem.passages_words'::regclass)")
+    await connection.execute("DROP INDEX rem.passages_words")
+    for start in range(first, last, _CHUNK):
+        await connection.execute(_SQL["further_passages"], _TENANT, 1, min(_CHUNK, last - start))
+        await connection.execute("SELECT rem.rem_fold_statistics()")
+        print_progress(f"search: {min(start + _CHUNK, last):,} passages stored")
+    print_progress("search: making the index of the words ...")
+    await connection.execute(words_index)
 
 
 def _first_number(owner: str) -> int:

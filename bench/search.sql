@@ -16,12 +16,27 @@ FROM generate_series($3::integer, $4::integer) AS i
 INSERT INTO rem.passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, language, prior,
                           tells_time, terms, model_id, embedding)
 SELECT r.tenant_id, coalesce(r.user_id, ''), 'resources', r.id, 'content', 0, length(r.content), 'english', 0, false,
-       rem.rem_passage_terms('english', ARRAY[r.content], ARRAY[1]), $2, l2_normalize(m.part + d.part)
-FROM (SELECT *, floor(random() * 400)::integer + 1 AS middle, floor(random() * 4000)::integer + 1 AS deviation
+       rem.rem_passage_terms('english', ARRAY[r.content], ARRAY[1]), $2, l2_normalize(m.part + d.part + t.part)
+FROM (SELECT *, floor(random() * 400)::integer + 1 AS middle, floor(random() * 4000)::integer + 1 AS deviation,
+             floor(random() * 4000)::integer + 1 AS detail
       FROM rem.resources e WHERE e.tenant_id = $1
         AND NOT EXISTS (SELECT FROM rem.passages p WHERE p.tenant_id = e.tenant_id AND p.entity_id = e.id)) r
 JOIN bench_vectors m ON m.kind = 'middle' AND m.number = r.middle
 JOIN bench_vectors d ON d.kind = 'deviation' AND d.number = r.deviation
+JOIN bench_vectors t ON t.kind = 'detail' AND t.number = r.detail
+
+-- name: further_passages
+-- Passages with the words of stored ones, other vectors, and no rows.
+INSERT INTO rem.passages (tenant_id, owner, entity_type, entity_id, field, starts, ends, language, prior,
+                          tells_time, terms, model_id, embedding)
+SELECT $1, r.owner, 'resources', gen_random_uuid(), 'content', 0, r.ends, 'english', 0, false, r.terms, $2,
+       l2_normalize(m.part + d.part + t.part)
+FROM (SELECT p.owner, p.ends, p.terms, floor(random() * 400)::integer + 1 AS middle,
+             floor(random() * 4000)::integer + 1 AS deviation, floor(random() * 4000)::integer + 1 AS detail
+      FROM rem.passages p WHERE p.tenant_id = $1 AND p.owner LIKE 'user-%' LIMIT $3) r
+JOIN bench_vectors m ON m.kind = 'middle' AND m.number = r.middle
+JOIN bench_vectors d ON d.kind = 'deviation' AND d.number = r.deviation
+JOIN bench_vectors t ON t.kind = 'detail' AND t.number = r.detail
 
 -- name: asked_vectors
 SELECT l2_normalize(m.part + d.part)::vector::text FROM generate_series(1, $1::integer) AS i

@@ -31,6 +31,8 @@ def _make_vector(text: str) -> list[float]:
     if "zebra" in text:
         return _ZEBRA
     anywhere = random.Random(text)  # the same text always lies at the same place
+    if "lamp" in text:
+        return [1.0, anywhere.gauss(0, 0.001), 0.0, 0.0]
     direction = [anywhere.gauss(0, 1) for _ in _LIGHTHOUSE]
     return [part / math.hypot(*direction) for part in direction]
 
@@ -57,6 +59,18 @@ async def _count_probed(rem: Rem, statement: str, since: str) -> int:
     async with rem.database.connection() as connection:
         count: int = await connection.fetchval(statement, datetime.fromisoformat(since).replace(tzinfo=UTC))
     return count
+
+
+async def _check_search_among_others(rem: Rem) -> None:
+    """Check that all passages are compared if the vector index reaches only those of other owners."""
+    lamps = [Resource(name=f"Lamp {number}", content=f"lamp {number}") for number in range(400)]
+    await rem.store("carol").upsert_many(lamps)
+    await rem.index(everyone=True)
+    async with rem.database.connection() as connection:
+        await connection.execute("ALTER FUNCTION rem.rem_nearest_passages SET hnsw.max_scan_tuples = 1")
+    found = await rem.query('SEARCH "beacon" MODE vector LIMIT 1', user="alice")
+    assert [row["key"] for row in found.results] == ["row-77"]
+    assert {"probe by meaning", "scan"} <= {step.name for step in found.steps}
 
 
 async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
@@ -86,6 +100,7 @@ async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
             assert [row["key"] for row in in_july.results] == ["row-77"]
             assert "scan" in {step.name for step in in_july.steps}
             assert [row["key"] for row in (await rem.query('SEARCH "zebra"', user="bob")).results] == ["bob's"]
+            await _check_search_among_others(rem)
             # With more than 200,000 passages, a time range is searched by these functions.
             for since, nearest, rare in (("2026-07-01", 1, 1), ("2026-07-04", 0, 0)):
                 assert await _count_probed(rem, _NEAREST, since) == nearest

@@ -566,8 +566,13 @@ BEGIN
       portion := rem.rem_nearest_passages(of_tenant, of_owner, of_types, of_field, allowed, by_session, span,
                                           statements_only, of_model, model.dimension, query_vector, query_terms,
                                           greatest(30, max_hits * 2));
-      candidates := candidates || portion;
       steps := steps || rem.rem_step('probe by meaning', started, cardinality(portion));
+      -- The index ends its search after hnsw.max_scan_tuples passages. If too few of them are the owner's, all others are compared.
+      IF cardinality(portion) < greatest(30, max_hits * 2) AND owned_passages <= 200000 THEN
+        small_owners := small_owners || of_owner;
+        CONTINUE;
+      END IF;
+      candidates := candidates || portion;
     END IF;
     IF mode <> 'vector' THEN
       started := clock_timestamp();
