@@ -200,6 +200,10 @@ _PRIVATE = [
     "2852039166",
     "169.254.43518",
     "0xA9FEA9FE",
+    "evil.localhost",
+    "[::ffff:224.0.0.1]",
+    "[::ffff:255.255.255.255]",
+    "[ff05::2]",
 ]
 
 
@@ -209,6 +213,23 @@ async def test_private_addresses_are_rejected_in_every_spelling(site: WebServer,
     with pytest.raises((FetchForbiddenError, InvalidInputError)):
         await fetch_file(f"http://{host}:{site.port}/", _PUBLIC_ONLY, IngestSettings(timeout_seconds=3))
     assert not site.requests
+
+
+@pytest.mark.parametrize("host", _PRIVATE)
+async def test_private_addresses_are_rejected_before_anything_is_fetched(host: str) -> None:
+    with pytest.raises((FetchForbiddenError, InvalidInputError)):
+        await list_sources(f"http://{host}/", _PUBLIC_ONLY, _SETTINGS)
+
+
+async def test_names_and_allowed_addresses_are_checked_by_the_fetch() -> None:
+    allowed = FetchPolicy(private_hosts=frozenset({"10.0.0.1"}))
+    for address, policy in (
+        ("http://10.0.0.1/", allowed),
+        ("http://10.0.0.1/", UNRESTRICTED),
+        ("http://no-such-host.invalid/", _PUBLIC_ONLY),
+        ("http://8.8.8.8/", _PUBLIC_ONLY),
+    ):
+        assert [source.uri for source in (await list_sources(address, policy, _SETTINGS)).sources] == [address]
 
 
 @pytest.mark.parametrize(

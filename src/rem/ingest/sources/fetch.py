@@ -42,7 +42,10 @@ async def fetch_file(
 async def list_sources(
     place: str, policy: FetchPolicy, settings: IngestSettings, options: ListingOptions | None = None
 ) -> Listing:
-    """List all files of a folder, or of an `s3://` prefix that ends with a slash. List any other place as one file."""
+    """List all files of a folder, or of an `s3://` prefix that ends with a slash. List any other place as one file.
+
+    Raise a FetchForbiddenError if the policy forbids the place. The fetch itself checks host names.
+    """
     options = options or ListingOptions()
     match _parse_scheme(place):
         case "file":
@@ -50,9 +53,10 @@ async def list_sources(
         case "s3":
             return await _list_s3(place, policy, settings, options)
         case _:
-            from rem.ingest.sources.http import display_name, parse_url
+            from rem.ingest.sources.http import check_url, display_name, parse_url
 
             url = parse_url(place)
+            check_url(url, policy)
             return _list_one(FileSource(str(url), display_name(url)), options)
 
 

@@ -24,7 +24,7 @@ from rem.errors import (
 )
 from rem.ingest.dates import parse_http_time
 from rem.ingest.models import FetchedFile
-from rem.ingest.sources.policy import FetchPolicy, IPAddress, resolve_host
+from rem.ingest.sources.policy import FetchPolicy, IPAddress, check_literal_address, resolve_host
 from rem.settings import IngestSettings
 
 MAX_REDIRECTS = 5
@@ -73,6 +73,13 @@ def parse_url(address: str) -> httpx2.URL:
     if not url.host or "%" in url.host or (url.port is not None and not 0 < url.port < 65536):
         raise InvalidInputError(f"{address} is not a valid URL: write it as https://host/path.")
     return url.copy_with(fragment=None)
+
+
+def check_url(url: httpx2.URL, policy: FetchPolicy) -> None:
+    """Raise a FetchForbiddenError if the host is an address that the policy forbids. Names are not resolved yet."""
+    port = url.port or _PORTS[url.scheme]
+    host = url.raw_host.decode("ascii")
+    check_literal_address(host, only_public=not _is_allowed_private_host(url.host, port, policy))
 
 
 def display_name(url: httpx2.URL) -> str:

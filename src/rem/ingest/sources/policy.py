@@ -93,15 +93,32 @@ async def resolve_host(host: str, port: int, *, only_public: bool) -> list[IPAdd
 
     Raise a FetchForbiddenError if `only_public` and one of them is not public.
     """
-    if is_ambiguous_ip(host):
-        raise FetchForbiddenError(f"{host} is an unusual spelling of an IP address: write it as four decimal numbers.")
+    check_literal_address(host, only_public=only_public)
     addresses = await _lookup(host, port)
     # All of them must be public: a name with a public and a private address could probe the private network.
     if only_public and not all(map(is_public, addresses)):
-        raise FetchForbiddenError(
-            f"{host} is not in the public network. The operator of REM can allow it with INGEST__PRIVATE_HOSTS."
-        )
+        raise _not_public(host)
     return addresses
+
+
+def check_literal_address(host: str, *, only_public: bool) -> None:
+    """Check a host that is an IP address or `localhost`, which needs no DNS. Any other name passes.
+
+    Raise a FetchForbiddenError if its spelling is ambiguous, or if `only_public` and it is not public.
+    """
+    if is_ambiguous_ip(host):
+        raise FetchForbiddenError(f"{host} is an unusual spelling of an IP address: write it as four decimal numbers.")
+    if not only_public:
+        return
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        raise _not_public(host)
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return
+    if not is_public(address):
+        raise _not_public(host)
 
 
 def is_ambiguous_ip(host: str) -> bool:
@@ -114,6 +131,12 @@ def is_ambiguous_ip(host: str) -> bool:
     except ValueError:
         return True
     return False
+
+
+def _not_public(host: str) -> FetchForbiddenError:
+    return FetchForbiddenError(
+        f"{host} is not in the public network. The operator of REM can allow it with INGEST__PRIVATE_HOSTS."
+    )
 
 
 def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
