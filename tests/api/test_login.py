@@ -21,6 +21,7 @@ from rem.settings import Settings
 from tests.api.auth_server import MAX_COOKIE_BYTES, auth_served, browser, get_cookies, log_in
 from tests.api.oidc_server import CLIENT_ID, Provider, provider_served
 
+BROWSER_ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 SARAH = resolve_user_id("sarah@example.com")
 
 
@@ -231,6 +232,49 @@ async def test_callback_of_another_provider_is_refused(visitor: httpx2.AsyncClie
         assert answer.status_code == status, issuer
 
 
+async def test_failed_login_is_a_page_in_a_browser(visitor: httpx2.AsyncClient) -> None:
+    await visitor.get("/api/auth/oidc/login", params={"next": "/chat?a=1&b=2"}, follow_redirects=False)
+    for query, reason in (
+        ("error=access_denied&state=x", "was cancelled"),
+        ("code=x&state=forged", "started in another browser"),
+        ("error=%3Cscript%3E&error_description=%3Cscript%3E&state=%3Cscript%3E", "started in another browser"),
+        ("code=x&state=x&iss=%3Cscript%3E", "is not from the login provider"),
+    ):
+        refused = await visitor.get(f"/api/auth/oidc/callback?{query}", headers={"Accept": BROWSER_ACCEPT})
+        assert refused.status_code == 401
+        assert refused.headers["content-type"] == "text/html; charset=utf-8"
+        assert reason in refused.text
+        assert "script" not in refused.text
+        assert 'href="/api/auth/oidc/login?next=%2Fchat%3Fa%3D1%26b%3D2"' in refused.text
+        assert "default-src 'none'" in refused.headers["content-security-policy"]
+        assert refused.headers["x-frame-options"] == "DENY"
+        assert refused.headers["x-content-type-options"] == "nosniff"
+        assert refused.headers["cache-control"] == "no-store"
+        assert "rem_session" not in refused.headers.get("set-cookie", "")
+
+
+@pytest.mark.parametrize(
+    "accept", [None, "*/*", "application/json", "application/json, text/html;q=0.9", "text/html;q=x"]
+)
+async def test_failed_login_is_json_for_programs(visitor: httpx2.AsyncClient, accept: str | None) -> None:
+    headers = {} if accept is None else {"Accept": accept}
+    refused = await visitor.get("/api/auth/oidc/callback?error=access_denied", headers=headers)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
+
+
+async def test_page_of_a_failed_login_escapes_what_others_wrote(visitor: httpx2.AsyncClient) -> None:
+    for path in ("%22%3E%3Cscript%3E/login", "%22%3E%3Cscript%3E/callback"):
+        missing = await visitor.get(f"/api/auth/{path}", headers={"Accept": BROWSER_ACCEPT})
+        assert (missing.status_code, missing.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert "<script" not in missing.text
+        assert "Try again" not in missing.text
+    # The cookie with the way back is not signed: only a local path of it is used.
+    visitor.cookies.set("rem_next", "https://evil.example", path="/api/auth")
+    refused = await visitor.get("/api/auth/oidc/callback", headers={"Accept": BROWSER_ACCEPT})
+    assert 'href="/api/auth/oidc/login"' in refused.text
+    assert "evil" not in refused.text
+
+
 async def test_callback_works_once(visitor: httpx2.AsyncClient) -> None:
     callback = await finish_by_hand(visitor)
     assert (await visitor.get(callback)).status_code == 200
@@ -300,6 +344,10 @@ async def test_provider_that_is_down_is_reported(settings: Settings) -> None:
         refused = await client.get("/api/auth/oidc/login")
         assert refused.status_code == 502
         assert refused.json()["error"]["code"] == "login_provider_error"
+        page = await client.get("/api/auth/oidc/login?next=/chat", headers={"Accept": BROWSER_ACCEPT})
+        assert page.status_code == 502
+        assert "cannot be reached" in page.text
+        assert 'href="/api/auth/oidc/login?next=%2Fchat"' in page.text
         assert (await client.get("/api/auth/google/login")).status_code == 404
         assert (await client.get("/api/auth/providers")).json()["providers"] == ["microsoft", "oidc"]
 

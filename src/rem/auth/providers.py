@@ -88,6 +88,8 @@ class LoginProviders:
         the provider for us, and ForbiddenError if the e-mail address is not verified.
         """
         client = self._get(name)
+        if request.query_params.get("error") == "access_denied":
+            raise UnauthorizedError(f"The login with {name} was cancelled, or {name} refused it: start it again.")
         with _translate_errors(name):
             metadata = await _load_metadata(client)
             # Microsoft's metadata has a placeholder for the directory in it.

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rem.api.authentication import get_base_url
 from rem.api.dependencies import IdentityDep, JsonBody, RemDep, SettingsDep
 from rem.api.handshake import LIFETIME_SECONDS, make_cookie
+from rem.api.html_page import make_failed_login_page, prefers_html
 from rem.api.openapi_errors import error_responses
 from rem.app import Rem
 from rem.audit.entry import note_actor, note_row
@@ -27,10 +28,11 @@ from rem.auth.cookies import read_cookie
 from rem.auth.dev_token import DEV_EMAIL, DEV_NAME, DEV_USER_ID, make_dev_token
 from rem.auth.identity import ALL_SCOPES, Identity, Role
 from rem.auth.logins import TokenPair
-from rem.auth.providers import LoginProviders, choose_tenant
+from rem.auth.providers import LoginProviders, VerifiedPerson, choose_tenant
 from rem.context import Scope, parse_uuid
 from rem.errors import ForbiddenError, InvalidInputError, NotFoundError, RemError, UnauthorizedError
 from rem.models import User
+from rem.settings import Settings
 from rem.settings.effective_settings import read_default_user
 
 router = APIRouter(prefix=AUTH_PATH, tags=["auth"])
@@ -239,10 +241,13 @@ async def log_in(
     then: Annotated[str | None, Query(alias="next", max_length=MAX_NEXT_CHARS)] = None,
 ) -> Response:
     """Send the browser to the provider. `next` is the path to return to after the login."""
-    response = await providers.start(request, provider, _callback_url(request, settings, provider))
     path = quote(then) if then and is_local_path(then) else ""
     if len(path) > MAX_NEXT_CHARS:
         raise InvalidInputError("`next` is too long for a cookie: use a shorter address.")
+    try:
+        response = await providers.start(request, provider, _callback_url(request, settings, provider))
+    except RemError as error:
+        return _show_failure(request, error, provider, unquote(path))
     _set_next_cookie(request, response, authenticator, path)
     return response
 
@@ -257,18 +262,16 @@ async def finish_login(
     rem: RemDep,
 ) -> Response:
     """Take the answer of the provider, and log the person in with a session cookie."""
-    person = await providers.finish(request, provider)
-    tenant = choose_tenant(settings.auth, person.email)
-    is_admin = person.email.lower() in settings.auth.admin_emails
-    account = await authenticator.accounts.log_in(person.email, person.name, tenant, is_admin=is_admin)
-    note_actor(account.user_id, account.tenant_id)
-    if account.disabled_at is not None:
-        raise ForbiddenError("This account is disabled: ask the administrator of this server.")
+    then = unquote(read_cookie(request.headers.get("cookie", ""), NEXT_COOKIE) or "")
+    then = then if is_local_path(then) else ""
+    try:
+        account = await _admit_person(await providers.finish(request, provider), authenticator, settings)
+    except RemError as error:
+        return _show_failure(request, error, provider, then)
     await _record_user(rem, account)
     value, seconds = await authenticator.logins.create_cookie(account.user_id, account.tenant_id, provider)
-    then = unquote(read_cookie(request.headers.get("cookie", ""), NEXT_COOKIE) or "")
     request.session.clear()
-    response = RedirectResponse(then if is_local_path(then) else DEFAULT_NEXT, 302, NO_STORE)
+    response = RedirectResponse(then or DEFAULT_NEXT, 302, NO_STORE)
     response.headers.append("set-cookie", _session_cookie(authenticator, value, seconds))
     _set_next_cookie(request, response, authenticator, "")
     return response
@@ -391,6 +394,24 @@ def is_local_path(path: str) -> bool:
     """Return True if a path leads nowhere but to this server. Browsers read `\\` as `/`, and `//` as a host."""
     is_plain = path.isascii() and path.isprintable() and " " not in path
     return path.startswith("/") and not path.startswith("//") and "\\" not in path and is_plain
+
+
+def _show_failure(request: Request, error: RemError, provider: str, then: str) -> Response:
+    """Return a page about a failed login to a browser. Raise the error for a program, which gets it as JSON."""
+    if not prefers_html(request):
+        raise error
+    return make_failed_login_page(error, provider, then)
+
+
+async def _admit_person(person: VerifiedPerson, authenticator: Authenticator, settings: Settings) -> UserAccount:
+    """Return the account of who logged in. Raise ForbiddenError if they may not log in."""
+    tenant = choose_tenant(settings.auth, person.email)
+    is_admin = person.email.lower() in settings.auth.admin_emails
+    account = await authenticator.accounts.log_in(person.email, person.name, tenant, is_admin=is_admin)
+    note_actor(account.user_id, account.tenant_id)
+    if account.disabled_at is not None:
+        raise ForbiddenError("This account is disabled: ask the administrator of this server.")
+    return account
 
 
 def _callback_url(request: Request, settings: Any, provider: str) -> str:

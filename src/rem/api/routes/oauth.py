@@ -12,10 +12,11 @@ from mcp.server.auth.handlers.token import TokenHandler
 from mcp.server.auth.middleware.client_auth import ClientAuthenticator
 from mcp.server.auth.settings import ClientRegistrationOptions
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from rem.api.authentication import get_base_url
+from rem.api.html_page import make_page
 from rem.auth.access import AUTH_PATH
 from rem.auth.identity import ALL_SCOPES, Identity, Role
 from rem.auth.providers import LoginProviders
@@ -25,24 +26,11 @@ from rem.mcp.oauth_server import CLIENT_SCOPES, CONSENT_PATH, OAUTH_PATH, OAuthS
 
 NO_STORE = {"Cache-Control": "no-store"}
 PUBLIC_JSON_HEADERS = {"Access-Control-Allow-Origin": "*", **NO_STORE}
-PAGE_HEADERS = {
-    "Cache-Control": "no-store",
-    # Another site must not show the question inside of its own page.
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-}
 SCOPE_TEXTS = {
     "read": "read your memory and what is shared with you",
     "write": "add, change and delete what is in your memory",
     "chat": "talk to agents in your name",
 }
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>REM</title><style>
-body {{ font-family: system-ui, sans-serif; max-width: 32rem; margin: 4rem auto; padding: 0 1rem; line-height: 1.5 }}
-button, a.button {{ font: inherit; padding: .5rem 1.25rem; margin-right: .5rem }}
-</style></head><body><h1>{title}</h1>{body}</body></html>"""
 
 
 def make_oauth_routes() -> list[Route]:
@@ -125,7 +113,7 @@ started it.</p><form method="post" action="{CONSENT_PATH}">
 <input type="hidden" name="request" value="{escape(signed)}">
 <input type="hidden" name="proof" value="{server.make_proof(person, signed)}">
 <button name="answer" value="allow">Allow</button><button name="answer" value="deny">Deny</button></form>"""
-    return HTMLResponse(PAGE.format(title="Allow access to your memory?", body=body), headers=PAGE_HEADERS)
+    return make_page("Allow access to your memory?", body)
 
 
 async def take_answer(request: Request) -> Response:
@@ -148,7 +136,7 @@ def _offer_login(providers: LoginProviders, then: str) -> Response:
     if len(addresses) == 1:
         return RedirectResponse(next(iter(addresses.values())), 302, NO_STORE)
     links = "".join(f'<p><a href="{escape(url)}">Log in with {escape(name)}</a></p>' for name, url in addresses.items())
-    return HTMLResponse(PAGE.format(title="Log in", body=links), headers=PAGE_HEADERS)
+    return make_page("Log in", links)
 
 
 def _get_person(request: Request) -> Identity | None:
