@@ -8,10 +8,11 @@ from typing import Any
 from uuid import uuid4
 
 import httpx2
+import pytest
 
 from rem.app import Rem
 from rem.db.store import Store
-from rem.models import Entity, Resource
+from rem.models import Entity, Moment, Resource
 
 SARAH = {"name": "Sarah Chen", "email": "sarah@example.com", "summary": "Leads the API team."}
 
@@ -24,6 +25,23 @@ async def test_entity_is_found_by_any_spelling_of_its_key_and_by_id(as_alice: ht
         answer = await as_alice.get(f"/api/v1/entities/users/{name}")
         assert answer.json() == created.json()
         assert answer.headers["etag"] == created.headers["etag"]
+
+
+@pytest.mark.parametrize("path", ["entities/resources", "entities/moments", "moments"])
+async def test_list_of_large_rows_is_refused(as_alice: httpx2.AsyncClient, rem: Rem, path: str) -> None:
+    async with rem.database.connection() as connection:
+        await connection.execute(
+            "CREATE OR REPLACE FUNCTION rem.rem_max_result_bytes() RETURNS integer LANGUAGE sql IMMUTABLE RETURN 30000"
+        )
+    store = rem.store("alice@example.com")
+    await store.upsert_many([Resource(name=f"log {n}", content="x" * 20_000) for n in (1, 2)])
+    await store.upsert_many([Moment(name=f"day {n}", summary="x" * 20_000) for n in (1, 2)])
+    refused = await as_alice.get(f"/api/v1/{path}")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "query_limit")
+    assert "`limit`" in refused.json()["error"]["message"]
+    for offset, has_more in ((0, True), (1, False)):
+        page = (await as_alice.get(f"/api/v1/{path}", params={"limit": 1, "offset": offset})).json()
+        assert (len(page["data"]), page["has_more"]) == (1, has_more)
 
 
 async def test_key_may_contain_slashes(as_alice: httpx2.AsyncClient) -> None:

@@ -14,6 +14,9 @@ from rem.memory.message import NewMessage
 from rem.models import Role
 
 Client = httpx2.AsyncClient
+LIMITED_RESULTS = (
+    "CREATE OR REPLACE FUNCTION rem.rem_max_result_bytes() RETURNS integer LANGUAGE sql IMMUTABLE RETURN 30000"
+)
 
 
 @pytest.fixture
@@ -131,6 +134,42 @@ async def test_messages_are_read_backwards_from_the_end(as_alice: Client, sessio
         before, has_more = seen[0], page["has_more"]
     assert seen == [0, 1, 2, 3, 4]
     assert (await as_alice.get(path, params={"before": 0})).json()["data"] == []
+
+
+async def test_page_of_large_messages_is_cut_and_says_that_there_are_more(
+    as_alice: Client, session_id: UUID, rem: Rem
+) -> None:
+    async with rem.database.connection() as connection:
+        await connection.execute(LIMITED_RESULTS)
+    memory = rem.memory("alice@example.com")
+    for _ in range(3):
+        await memory.save_message(session_id, NewMessage(role=Role.USER, content="x" * 20_000))
+    path = f"/api/v1/sessions/{session_id}/messages"
+    everything = [message async for message in memory.iter_messages(session_id)]
+    for param in ("after", "before"):
+        indexes: list[int] = []
+        edge = -1 if param == "after" else 1_000_000
+        while True:
+            page = (await as_alice.get(path, params={param: edge})).json()
+            numbers = [message["message_index"] for message in page["data"]]
+            assert numbers == sorted(numbers) != []
+            indexes = indexes + numbers if param == "after" else numbers + indexes
+            if not page["has_more"]:
+                break
+            edge = numbers[-1] if param == "after" else numbers[0]
+        assert indexes == [message.message_index for message in everything]
+    assert len(everything) > 3
+
+
+async def test_list_of_large_sessions_is_refused(as_alice: Client, rem: Rem) -> None:
+    async with rem.database.connection() as connection:
+        await connection.execute(LIMITED_RESULTS)
+    for name in ("one", "two"):
+        await as_alice.post("/api/v1/sessions", json={"name": name, "system_prompt": "x" * 20_000})
+    refused = await as_alice.get("/api/v1/sessions")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "query_limit")
+    assert "`limit`" in refused.json()["error"]["message"]
+    assert [row["name"] for row in (await as_alice.get("/api/v1/sessions?limit=1")).json()["data"]] == ["two"]
 
 
 async def test_sessions_are_found_by_name_and_by_what_was_said(as_alice: Client, as_bob: Client, rem: Rem) -> None:

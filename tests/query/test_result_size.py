@@ -12,7 +12,7 @@ from rem.app import Rem
 from rem.db.sql import query as sql
 from rem.db.store import Store
 from rem.errors import QueryLimitError
-from rem.models import Resource
+from rem.models import Edge, Resource
 from rem.query.plans.run import MAX_RESULT_CHARS
 from tests.query.stub_executor import query_keys, run_query
 
@@ -41,11 +41,62 @@ async def test_search_is_limited_as_well(alice_with_large_rows: Store, rem: Rem)
     assert (await rem.query("SEARCH walnut LIMIT 1", user=alice_with_large_rows.scope)).count == 1
 
 
+@pytest.mark.parametrize("query", ["SEARCH walnut LIMIT 9", "FUZZY log LIMIT 9"])
+async def test_sizes_are_checked_before_the_records_are_built(
+    alice_with_large_rows: Store, rem: Rem, query: str
+) -> None:
+    async with alice_with_large_rows.executor.connection() as connection:
+        await connection.execute(
+            "CREATE OR REPLACE FUNCTION rem.rem_record(of_type text, of_tenant text, of_id uuid) RETURNS json "
+            "LANGUAGE plpgsql STABLE AS $$ BEGIN RAISE 'built'; END $$"
+        )
+    with pytest.raises(QueryLimitError, match="lower LIMIT"):
+        await rem.query(query, user=alice_with_large_rows.scope)
+
+
+async def test_traverse_is_limited_as_well(alice_with_large_rows: Store, rem: Rem) -> None:
+    edges = [Edge(dst=f"log-{n}", rel_type="has") for n in (1, 2)]
+    await alice_with_large_rows.upsert(Resource(name="index", content="", graph_edges=edges))
+    with pytest.raises(QueryLimitError, match="64 MiB"):
+        await rem.query("TRAVERSE FROM index", user=alice_with_large_rows.scope)
+    assert (await rem.query("TRAVERSE FROM index LIMIT 1", user=alice_with_large_rows.scope)).count == 1
+
+
+async def test_list_is_limited_as_well(alice_with_large_rows: Store) -> None:
+    with pytest.raises(QueryLimitError, match="in a list: `limit`"):
+        await alice_with_large_rows.find(Resource)
+    names = [row.name for row in await alice_with_large_rows.find(Resource, order_by="name", limit=1)]
+    names += [row.name for row in await alice_with_large_rows.find(Resource, order_by="name", limit=1, offset=1)]
+    assert names == ["log 1", "log 2"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metadata": {"text": "x" * TEXT_CHARS}},
+        {"tags": [f"tag {n}" for n in range(TEXT_CHARS // 10)]},
+        {"graph_edges": [Edge(dst=f"log-{n}", rel_type="has") for n in range(TEXT_CHARS // 50)]},
+        {"name": "x" * 1000, "category": "y" * TEXT_CHARS},
+    ],
+)
+async def test_every_column_counts(alice: Store, fields: dict[str, Any]) -> None:
+    """JSON that compresses to a few bytes is counted in full."""
+    rows = [Resource.model_validate({"name": "row", **fields, "uri": f"file:///{n}", "ordinal": n}) for n in (1, 2)]
+    rows[1].name = "another row"
+    await alice.upsert_many(rows)
+    assert len(await alice.find(Resource)) == 2
+    async with alice.executor.connection() as connection:
+        await connection.execute(LIMITED)
+    with pytest.raises(QueryLimitError):
+        await alice.find(Resource)
+
+
 async def test_one_row_may_have_any_size(alice_with_large_rows: Store) -> None:
     await alice_with_large_rows.upsert(Resource(name="whole book", content="x" * 2 * TEXT_CHARS))
     assert await query_keys(alice_with_large_rows, "LOOKUP whole-book") == ["whole-book"]
     assert await query_keys(alice_with_large_rows, "LOOKUP whole-book, nothing") == ["whole-book"]
     assert await query_keys(alice_with_large_rows, "FUZZY whole-book LIMIT 1") == ["whole-book"]
+    assert [row.name for row in await alice_with_large_rows.find(Resource, limit=1)] == ["whole book"]
 
 
 async def test_driver_reads_matches_row_by_row(alice: Store) -> None:

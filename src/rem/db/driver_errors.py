@@ -48,8 +48,8 @@ _CONSTRAINT_ERRORS: dict[str, tuple[type[RemError], str]] = {
     "content_or_tool_calls": (InvalidInputError, "A message without content needs tool calls."),
     "result_fits": (
         QueryLimitError,
-        "The rows of the result have more than 64 MiB together: ask for fewer keys or with a lower LIMIT, or select "
-        "some of their columns with SQL.",
+        "The rows of the result have more than 64 MiB together: ask for fewer keys or with a lower LIMIT (in a list: "
+        "`limit`), or select some of their columns with SQL.",
     ),
     "updated_after_created": (InvalidInputError, "updated_at is before created_at."),
 }

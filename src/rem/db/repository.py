@@ -121,9 +121,12 @@ class Repository(Generic[T]):
         offset: int = 0,
         with_deleted: bool = False,
     ) -> list[T]:
-        """Return one page of the entities that meet a condition."""
+        """Return one page of the entities that meet a condition.
+
+        Raise QueryLimitError if they have more than 64 MiB together, without the last one.
+        """
         _check_page(limit, offset)
-        parameters: list[Any] = [scope.tenant_id, scope.user_id, limit, offset]
+        parameters: list[Any] = [scope.tenant_id, scope.user_id, limit, offset, self._table.name]
         compiler = ConditionCompiler(self._table, parameters)
         statement = self._statement(
             "find",

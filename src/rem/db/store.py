@@ -131,7 +131,10 @@ class Store:
         offset: int = 0,
         with_deleted: bool = False,
     ) -> list[T]:
-        """Return one page of the entities of a type that meet a condition."""
+        """Return one page of the entities of a type that meet a condition.
+
+        Raise QueryLimitError if they have more than 64 MiB together, without the last one.
+        """
         return await self._repository(model).find(
             self._scope, where, order_by=order_by, limit=limit, offset=offset, with_deleted=with_deleted
         )

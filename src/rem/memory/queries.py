@@ -50,12 +50,8 @@ class SessionQueries:
 
 
 def parse_messages(rows: Sequence[Any]) -> list[Message]:
-    """Parse rows with one JSON column as messages. A corrupt row is logged and skipped: the others are still useful."""
-    messages = []
-    for (record,) in rows:
-        if (message := parse_message(record)) is not None:
-            messages.append(message)
-    return messages
+    """Parse the first column of rows as messages. A corrupt row is logged and skipped: the others are still useful."""
+    return [message for row in rows if (message := parse_message(row[0])) is not None]
 
 
 def parse_message(record: dict[str, Any]) -> Message | None:

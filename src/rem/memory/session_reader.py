@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
 from rem.context import parse_uuid, resolve_session_id
@@ -30,6 +30,13 @@ MAX_NAME_CHARS = 4096
 """No session name is longer, so a longer text is not looked up as a name."""
 MAX_BUDGET_TOKENS = 2_000_000
 MAX_POSTGRES_INTEGER = 2**31 - 1
+
+
+class MessagePage(NamedTuple):
+    """Messages of a session in order, and whether there are more in the direction of reading."""
+
+    messages: list[Message]
+    has_more: bool
 
 
 class SessionReader:
@@ -87,22 +94,29 @@ class SessionReader:
             rows = await self._queries.fetch_rows("messages_after", *owner, session_id, last_index, PAGE_ROWS)
             for message in parse_messages(rows):
                 yield message
-            if len(rows) < PAGE_ROWS:
+            if not rows or rows[0]["found"] == len(rows) < PAGE_ROWS:
                 return
-            last_index = rows[-1][0]["message_index"]
+            last_index = rows[-1]["record"]["message_index"]
 
     async def get_messages(self, session_id: UUID, *, after: int = -1, limit: int = 100) -> list[Message]:
-        """Return up to `limit` messages of a readable session whose index is greater than `after`, in order."""
+        """Return up to `limit` messages of a readable session whose index is greater than `after`, in order.
+
+        There are fewer, but at least one, if they have more than 64 MiB together.
+        """
+        return (await self.get_message_page(session_id, after=after, limit=limit)).messages
+
+    async def get_message_page(
+        self, session_id: UUID, *, after: int = -1, before: int | None = None, limit: int = 100
+    ) -> MessagePage:
+        """Return up to `limit` messages after an index, or the last ones before an index, as `get_messages` does."""
         session = await self._load_session(session_id)
         limit = max(0, min(limit, MAX_LIST_ROWS))
+        name, index = ("messages_after", after) if before is None else ("messages_before", before)
+        # One row more tells whether there are more messages.
         owner = (session.tenant_id, session.user_id)
-        return parse_messages(await self._queries.fetch_rows("messages_after", *owner, session_id, after, limit))
-
-    async def get_messages_before(self, session_id: UUID, index: int, *, limit: int = 100) -> list[Message]:
-        """Return the last `limit` messages of a readable session whose index is less than `index`, in order."""
-        session = await self._load_session(session_id)
-        owner = (session.tenant_id, session.user_id)
-        return parse_messages(await self._queries.fetch_rows("messages_before", *owner, session_id, index, limit))
+        rows = await self._queries.fetch_rows(name, *owner, session_id, index, limit + 1)
+        page = rows[:limit] if before is None else rows[max(0, len(rows) - limit) :]
+        return MessagePage(parse_messages(page), has_more=bool(rows) and rows[0]["found"] > len(page))
 
     async def get_recent_messages(
         self, session_id: UUID, max_tokens: int | None = None, *, strategy: Strategy | None = None

@@ -296,14 +296,12 @@ async def list_session_messages(
         Query(ge=0, lt=2**31, description="Return the last messages before this index, instead of the next ones."),
     ] = None,
 ) -> Page[MessageView]:
-    """Return the messages of a session that the caller may read, in order and word for word."""
-    if before is not None:
-        messages = await target.memory.get_messages_before(target.session_id, before, limit=limit + 1)
-        page = messages[-limit:]
-    else:
-        messages = await target.memory.get_messages(target.session_id, after=after, limit=limit + 1)
-        page = messages[:limit]
-    return Page(data=[MessageView.model_validate(message) for message in page], has_more=len(messages) > limit)
+    """Return the messages of a session that the caller may read, in order and word for word.
+
+    A page has fewer messages, but at least one, if they have more than 64 MiB together: `has_more` says so.
+    """
+    page = await target.memory.get_message_page(target.session_id, after=after, before=before, limit=limit)
+    return Page(data=[MessageView.model_validate(message) for message in page.messages], has_more=page.has_more)
 
 
 @router.get(

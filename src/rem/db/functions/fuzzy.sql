@@ -44,7 +44,8 @@ BEGIN
                       coalesce(b.record, rem.rem_record(b.entity_type, of_tenant, b.entity_id)::text)), ','
            ORDER BY b.score DESC, b.key_similarity DESC, b.is_own DESC, b.entity_key, b.entity_type, b.entity_id),
          coalesce(array_agg(b.entity_id), '{}')
-    INTO by_key, found_ids FROM best b;
+    INTO by_key, found_ids FROM best b
+    WHERE (SELECT rem.rem_check_rows_fit(of_tenant, array_agg(l.entity_type), array_agg(l.entity_id)) FROM best l WHERE l.record IS NULL);
   IF cardinality(found_ids) < of_limit AND show_trgm(summary_text) <> '{}' THEN
     WITH matches AS (
       SELECT k.entity_type, k.entity_id, k.entity_key, k.user_id IS NOT NULL AS is_own, k.record,
@@ -62,7 +63,8 @@ BEGIN
     SELECT string_agg(rem.rem_fuzzy_match(b.entity_type, b.entity_key, b.score, 'summary',
                         coalesce(b.record, rem.rem_record(b.entity_type, of_tenant, b.entity_id)::text)), ','
              ORDER BY b.score DESC, b.is_own DESC, b.entity_key, b.entity_type, b.entity_id)
-      INTO by_summary FROM best b;
+      INTO by_summary FROM best b
+      WHERE (SELECT rem.rem_check_rows_fit(of_tenant, array_agg(l.entity_type), array_agg(l.entity_id)) FROM best l WHERE l.record IS NULL);
   END IF;
   PERFORM rem.rem_check_result_bytes(coalesce(octet_length(by_key), 0) + coalesce(octet_length(by_summary), 0), of_limit);
   RETURN '[' || concat_ws(',', by_key, by_summary) || ']';

@@ -90,6 +90,32 @@ BEGIN
   END IF;
 END $$;
 
+-- Return how many of the first rows fit into one result: at least one. Their columns are measured, and no record is built. `of_types` has
+-- the type of each row, or one type for all of them.
+CREATE OR REPLACE FUNCTION rem_count_fitting(of_tenant text, of_types text[], of_ids uuid[]) RETURNS integer
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  bytes bigint := 0;
+BEGIN
+  FOR position IN 1 .. coalesce(cardinality(of_ids), 0) LOOP
+    bytes := bytes + coalesce(rem.rem_record_bytes(of_types[least(position, cardinality(of_types))], of_tenant, of_ids[position]), 0);
+    IF bytes > rem.rem_max_result_bytes() THEN
+      RETURN greatest(position - 1, 1);
+    END IF;
+  END LOOP;
+  RETURN coalesce(cardinality(of_ids), 0);
+END $$;
+
+-- Raise an error if some rows do not fit into one result, before any record is built. Return true, for a WHERE.
+CREATE OR REPLACE FUNCTION rem_check_rows_fit(of_tenant text, of_types text[], of_ids uuid[]) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  IF rem.rem_count_fitting(of_tenant, of_types, of_ids) < cardinality(of_ids) THEN
+    RAISE EXCEPTION 'the result is too large' USING ERRCODE = 'program_limit_exceeded', CONSTRAINT = 'result_fits';
+  END IF;
+  RETURN true;
+END $$;
+
 -- Return the matches of several labels, in their order, as a JSON list of [position of the label, type, record].
 CREATE OR REPLACE FUNCTION rem_lookup(of_tenant text, of_user text, labels text[], of_type text) RETURNS json
 LANGUAGE plpgsql STABLE AS $$

@@ -141,11 +141,39 @@ BEGIN
     END $record$ $ddl$, coalesce(branches, $$WHEN '' THEN RETURN NULL;$$));
 END $make$;
 
+-- Create rem_record_bytes, which returns about how many bytes the record of any entity has. Texts are not read for it: the row tells their
+-- length. Values of other types are counted as they are stored, and compressed ones as text.
+CREATE OR REPLACE FUNCTION rem_make_record_bytes_function() RETURNS void LANGUAGE plpgsql AS $make$
+DECLARE
+  branches text;
+BEGIN
+  SELECT string_agg(format('WHEN %1$L THEN RETURN (SELECT %2$s FROM rem.%1$I r WHERE r.tenant_id = of_tenant AND r.id = of_id);',
+                           entity.name, sizes.expression), E'\n' ORDER BY entity.name)
+    INTO branches FROM rem.entity_types entity
+    CROSS JOIN LATERAL (
+      SELECT string_agg(format(CASE
+          WHEN a.atttypid = 'text'::regtype THEN 'coalesce(octet_length(r.%1$I), 0)'
+          -- The numbers of a vector take more bytes as text.
+          WHEN t.typname IN ('vector', 'halfvec') THEN 'coalesce(pg_column_size(r.%1$I) * 5, 0)'
+          ELSE 'coalesce(CASE WHEN pg_column_compression(r.%1$I) IS NULL THEN pg_column_size(r.%1$I) ELSE octet_length(r.%1$I::text) END, 0)'
+        END, a.attname), ' + ' ORDER BY a.attnum) AS expression
+      FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+      WHERE a.attrelid = format('rem.%I', entity.name)::regclass AND a.attnum > 0 AND NOT a.attisdropped AND a.attlen = -1) sizes;
+  EXECUTE format($ddl$
+    CREATE OR REPLACE FUNCTION rem.rem_record_bytes(of_type text, of_tenant text, of_id uuid) RETURNS bigint
+    LANGUAGE plpgsql STABLE AS $bytes$
+    BEGIN
+      CASE of_type %s
+      ELSE RETURN NULL; END CASE;
+    END $bytes$ $ddl$, coalesce(branches, $$WHEN '' THEN RETURN NULL;$$));
+END $make$;
+
 -- Create all generated functions and policies again: after a migration, and when an entity type was added.
 CREATE OR REPLACE FUNCTION rem_refresh_entity_types() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM rem.rem_make_mirror(entity) FROM rem.entity_types entity;
   PERFORM rem.rem_make_record_function();
+  PERFORM rem.rem_make_record_bytes_function();
   PERFORM rem.rem_sql_protect();
   PERFORM rem.rem_name_partition_indexes();
 END $$;
@@ -159,6 +187,7 @@ BEGIN
     EXECUTE format('DROP FUNCTION IF EXISTS rem.%I() CASCADE', 'rem_mirror_' || entity_name);
   END LOOP;
   DROP FUNCTION IF EXISTS rem.rem_record(text, text, uuid);
+  DROP FUNCTION IF EXISTS rem.rem_record_bytes(text, text, uuid);
   DROP FUNCTION IF EXISTS rem.rem_mirror_truncate() CASCADE;
 END $$;
 

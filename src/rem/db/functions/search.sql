@@ -625,6 +625,17 @@ BEGIN
   -- Rank the entities, and load the records of the best.
   started := clock_timestamp();
   has_sessions := EXISTS (SELECT FROM unnest(candidates) c WHERE c.group_id IS NOT NULL);
+  WITH best AS MATERIALIZED (
+    SELECT e.entity_type, e.entity_id, e.passage_id, e.similarity, e.weight,
+           CASE mode WHEN 'vector' THEN e.similarity ELSE e.score END AS score
+    FROM rem.rem_rank_entities(candidates, of_moments, exact_matches, full_weight, min_similarity,
+                               rem.rem_message_meaning(CASE WHEN of_model IS NOT NULL THEN model.name END), query_names,
+                               (request -> 'asks_for_time')::boolean, has_sessions, by_session) e
+    -- A passage without a vector has exactly 0 as its similarity, and is no hit by meaning.
+    WHERE e.weight > 0 AND mode <> 'vector'
+       OR e.similarity <> 0 AND (e.similarity >= min_similarity OR min_similarity = 0)
+    ORDER BY 6 DESC, 3, 2 LIMIT max_hits
+  )
   SELECT json_agg(json_build_object(
       'table', r.entity_type, 'key', h.record ->> 'key',
       'score', r.score, 'similarity', CASE WHEN of_model IS NOT NULL THEN r.similarity END,
@@ -635,22 +646,16 @@ BEGIN
       'record', h.record)
       ORDER BY r.score DESC, r.passage_id, r.entity_id)
     INTO hits
-    FROM (SELECT e.entity_type, e.entity_id, e.passage_id, e.similarity, e.weight,
-                 CASE mode WHEN 'vector' THEN e.similarity ELSE e.score END AS score
-          FROM rem.rem_rank_entities(candidates, of_moments, exact_matches, full_weight, min_similarity,
-                                     rem.rem_message_meaning(CASE WHEN of_model IS NOT NULL THEN model.name END), query_names,
-                                     (request -> 'asks_for_time')::boolean, has_sessions, by_session) e
-          -- A passage without a vector has exactly 0 as its similarity, and is no hit by meaning.
-          WHERE e.weight > 0 AND mode <> 'vector'
-             OR e.similarity <> 0 AND (e.similarity >= min_similarity OR min_similarity = 0)
-          ORDER BY 6 DESC, 3, 2 LIMIT max_hits) r
+    FROM best r
     JOIN rem.passages p ON (p.tenant_id, p.id) = (of_tenant, r.passage_id)
     CROSS JOIN LATERAL (SELECT rem.rem_record(p.entity_type, of_tenant, p.entity_id) AS record OFFSET 0) s
     CROSS JOIN LATERAL (
       SELECT CASE WHEN r.entity_id = p.entity_id THEN s.record ELSE rem.rem_record(r.entity_type, of_tenant, r.entity_id) END
              AS record OFFSET 0) h
     -- The index may lag behind: the row itself decides whether it is deleted or expired.
-    WHERE h.record ->> 'deleted_at' IS NULL AND coalesce((h.record ->> 'expires_at')::timestamptz > now(), true);
+    WHERE h.record ->> 'deleted_at' IS NULL AND coalesce((h.record ->> 'expires_at')::timestamptz > now(), true)
+      -- Before the records are built: they may be large.
+      AND (SELECT rem.rem_check_rows_fit(of_tenant, array_agg(b.entity_type), array_agg(b.entity_id)) FROM best b);
   PERFORM rem.rem_check_result_bytes(octet_length(hits::text), json_array_length(hits));
   steps := steps || rem.rem_step('rank', started, json_array_length(hits));
   RETURN json_build_object('hits', coalesce(hits, '[]'), 'steps', array_to_json(steps),

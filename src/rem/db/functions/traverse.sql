@@ -89,6 +89,7 @@ DECLARE
   reached integer := 0;
   dangling bigint := 0;
   first_dangling text[] := '{}';
+  bytes bigint := 0;
 BEGIN
   starts := rem.rem_visible_nodes(of_tenant, of_user, start_types, start_ids);
   level_types := starts.types;
@@ -141,6 +142,10 @@ BEGIN
         next_types := next_types || entity_type;
         next_ids := next_ids || entity_id;
         next_paths := next_paths || path;
+        bytes := bytes + octet_length(record);
+        IF bytes > rem.rem_max_result_bytes() THEN
+          PERFORM rem.rem_check_result_bytes(bytes, reached + cardinality(next_ids));
+        END IF;
         RETURN NEXT;
       ELSE
         dangling := dangling + 1;

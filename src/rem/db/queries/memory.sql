@@ -64,38 +64,64 @@ WHERE s.tenant_id = $1 AND s.id = $3 AND s.deleted_at IS NULL AND (s.expires_at 
       AND h.deleted_at IS NULL AND (h.expires_at IS NULL OR h.expires_at > now())))
 
 -- name: messages_after
--- Return up to $5 messages of a session whose index is greater than $4, in order.
-SELECT to_json(m.*) FROM rem.messages m
-WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index > $4 AND m.deleted_at IS NULL
-  AND (m.expires_at IS NULL OR m.expires_at > now())
-ORDER BY m.message_index LIMIT $5
+-- Return up to $5 messages of a session whose index is greater than $4, in order: the first ones that fit into one result. The second
+-- column is the number of messages without this limit.
+WITH page AS MATERIALIZED (
+  SELECT ARRAY(
+    SELECT m.id FROM rem.messages m
+    WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index > $4 AND m.deleted_at IS NULL
+      AND (m.expires_at IS NULL OR m.expires_at > now())
+    ORDER BY m.message_index LIMIT $5) AS ids
+)
+SELECT to_json(m.*) AS record, cardinality(page.ids) AS found
+FROM page CROSS JOIN LATERAL unnest(page.ids[:rem.rem_count_fitting($1, '{messages}', page.ids)]) AS p (id)
+JOIN rem.messages m ON m.tenant_id = $1 AND m.id = p.id
+ORDER BY m.message_index
 
 -- name: messages_before
--- Return the last $5 messages of a session whose index is less than $4, in order.
-SELECT p.record FROM (
-  SELECT to_json(m.*) AS record, m.message_index FROM rem.messages m
-  WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index < $4 AND m.deleted_at IS NULL
-    AND (m.expires_at IS NULL OR m.expires_at > now())
-  ORDER BY m.message_index DESC LIMIT $5) p
-ORDER BY p.message_index
+-- Return the last $5 messages of a session whose index is less than $4, in order: the last ones that fit into one result. The second
+-- column is the number of messages without this limit.
+WITH page AS MATERIALIZED (
+  SELECT ARRAY(
+    SELECT m.id FROM rem.messages m
+    WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.message_index < $4 AND m.deleted_at IS NULL
+      AND (m.expires_at IS NULL OR m.expires_at > now())
+    ORDER BY m.message_index DESC LIMIT $5) AS ids
+)
+SELECT to_json(m.*) AS record, cardinality(page.ids) AS found
+FROM page CROSS JOIN LATERAL unnest(page.ids[:rem.rem_count_fitting($1, '{messages}', page.ids)]) AS p (id)
+JOIN rem.messages m ON m.tenant_id = $1 AND m.id = p.id
+ORDER BY m.message_index
 
 -- name: own_sessions
 -- Return a page of the user's sessions, the most recently written first. Only the sessions of the page are counted.
 -- With a text ($5), only those whose name or description has it, and those of a list ($6).
-SELECT rem.rem_session_with_totals(p) FROM (
-  SELECT s::rem.sessions AS p FROM rem.sessions s
-  WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
-    AND ($5::text IS NULL OR strpos(lower(concat_ws(' ', s.name, s.description)), lower($5)) > 0 OR s.id = ANY ($6::uuid[]))
-  ORDER BY s.updated_at DESC, s.id LIMIT $3 OFFSET $4) page
+WITH page AS MATERIALIZED (
+  SELECT ARRAY(
+    SELECT s.id FROM rem.sessions s
+    WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.deleted_at IS NULL AND (s.expires_at IS NULL OR s.expires_at > now())
+      AND ($5::text IS NULL OR strpos(lower(concat_ws(' ', s.name, s.description)), lower($5)) > 0 OR s.id = ANY ($6::uuid[]))
+    ORDER BY s.updated_at DESC, s.id LIMIT $3 OFFSET $4) AS ids
+)
+SELECT rem.rem_session_with_totals(s) FROM page CROSS JOIN LATERAL unnest(page.ids) WITH ORDINALITY AS p (id, place)
+JOIN rem.sessions s ON s.tenant_id = $1 AND s.id = p.id
+WHERE (SELECT rem.rem_check_rows_fit($1, '{sessions}', page.ids[:$3::integer - 1]) FROM page)
+ORDER BY p.place
 
 -- name: shared_sessions
 -- Return a page of the sessions that other users share with the user, the most recently shared first.
-SELECT rem.rem_session_with_totals(p) FROM (
-  SELECT s::rem.sessions AS p FROM rem.shared_sessions h
-  JOIN rem.sessions s ON (s.tenant_id, s.user_id, s.id) = (h.tenant_id, h.user_id, h.session_id)
-  WHERE h.tenant_id = $1 AND h.shared_with_user_id = $2 AND h.deleted_at IS NULL AND s.deleted_at IS NULL
-    AND (h.expires_at IS NULL OR h.expires_at > now()) AND (s.expires_at IS NULL OR s.expires_at > now())
-  ORDER BY h.created_at DESC, s.id LIMIT $3 OFFSET $4) page
+WITH page AS MATERIALIZED (
+  SELECT ARRAY(
+    SELECT s.id FROM rem.shared_sessions h
+    JOIN rem.sessions s ON (s.tenant_id, s.user_id, s.id) = (h.tenant_id, h.user_id, h.session_id)
+    WHERE h.tenant_id = $1 AND h.shared_with_user_id = $2 AND h.deleted_at IS NULL AND s.deleted_at IS NULL
+      AND (h.expires_at IS NULL OR h.expires_at > now()) AND (s.expires_at IS NULL OR s.expires_at > now())
+    ORDER BY h.created_at DESC, s.id LIMIT $3 OFFSET $4) AS ids
+)
+SELECT rem.rem_session_with_totals(s) FROM page CROSS JOIN LATERAL unnest(page.ids) WITH ORDINALITY AS p (id, place)
+JOIN rem.sessions s ON s.tenant_id = $1 AND s.id = p.id
+WHERE (SELECT rem.rem_check_rows_fit($1, '{sessions}', page.ids[:$3::integer - 1]) FROM page)
+ORDER BY p.place
 
 -- name: unshare
 -- Delete the shares of a session with one user ($4), or with all users if $4 is NULL.

@@ -109,10 +109,19 @@ WHERE r.tenant_id = $1 AND r.id = $3 AND {owner} AND r.deleted_at IS NULL
 FOR NO KEY UPDATE
 
 -- name: find
-SELECT to_json(r.*) FROM {table} r
-WHERE r.tenant_id = $1 AND (r.user_id = $2 OR r.user_id IS NULL)
-  AND {lifetime} AND ({condition})
-ORDER BY {order} LIMIT $3 OFFSET $4
+-- Return a page of rows. Only the rows of the page are converted to JSON, and only if they fit into one result. The last row may be there
+-- only to tell that there are more, so it does not count.
+WITH page AS MATERIALIZED (
+  SELECT ARRAY(
+    SELECT r.id FROM {table} r
+    WHERE r.tenant_id = $1 AND (r.user_id = $2 OR r.user_id IS NULL)
+      AND {lifetime} AND ({condition})
+    ORDER BY {order} LIMIT $3 OFFSET $4) AS ids
+)
+SELECT to_json(r.*) FROM page CROSS JOIN LATERAL unnest(page.ids) WITH ORDINALITY AS p (id, place)
+JOIN {table} r ON r.tenant_id = $1 AND r.id = p.id
+WHERE (SELECT rem.rem_check_rows_fit($1, ARRAY[$5::text], page.ids[:$3::integer - 1]) FROM page)
+ORDER BY p.place
 
 -- name: count
 SELECT count(*) FROM {table} r
