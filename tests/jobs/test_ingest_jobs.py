@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import uvloop
@@ -167,6 +167,48 @@ async def test_large_file_is_processed_in_a_process_of_its_own(
     assert (status, "broken.pdf cannot be read as PDF" in str(error)) == ("failed", True), error
     assert await jobs.list() == []
     assert await count_uploads(rem) == 0
+
+
+async def test_file_that_takes_too_long_has_failed(rem: Rem, jobs: JobQueue, alice: Store, settings: Settings) -> None:
+    table = await upload(alice, "rows.csv", b"name,value\n" + b"anna,1\n" * 300_000)
+    ingest = settings.ingest.model_copy(update={"process_seconds": 1.0})
+    limited = settings.model_copy(update={"ingest": ingest})
+    await Worker(rem, None, limited).run(once=True)
+    status, error = await read_status(alice, table)
+    assert (status, "within 1 s (INGEST__PROCESS_SECONDS)" in str(error)) == ("failed", True), error
+    assert await jobs.list() == []
+    assert await count_uploads(rem) == 0
+
+
+async def test_large_files_of_one_owner_leave_a_job_for_others(
+    rem: Rem, alice: Store, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alice's large files take turns, and Bob's small one is read meanwhile."""
+    large = b"The harbour has twelve berths. " * 10_000
+    files = [await upload(alice, f"{number}.txt", large + bytes([65 + number])) for number in range(3)]
+    bob = rem.store("bob@example.com")
+    small = await upload(bob, "small.txt", b"The boat is red.")
+    running: list[UUID] = []
+    most = 0
+    release = asyncio.Event()
+
+    async def wait_for_release(_settings: Settings, _tenant_id: str, file_id: UUID) -> None:
+        nonlocal most
+        running.append(file_id)
+        most = max(most, len(running))
+        await release.wait()
+        running.remove(file_id)
+
+    monkeypatch.setattr("rem.worker.file_process.process_in_own_process", wait_for_release)
+    worker = asyncio.create_task(Worker(rem, None, settings).run(once=True))
+    async with asyncio.timeout(60):
+        while (await read_status(bob, small))[0] != "completed":  # noqa: ASYNC110  # the other side is a job
+            await asyncio.sleep(0.05)
+        assert len(running) == 1
+        release.set()
+        await worker
+    assert most == 1
+    assert len(files) == 3
 
 
 async def run_due_jobs(rem: Rem, settings: Settings) -> None:

@@ -5,6 +5,7 @@ The row in `files`, the bytes in `uploads` and the job are written in one transa
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from rem.errors import (
     DeletedError,
     FetchForbiddenError,
     FetchRefusedError,
+    FileUnreadableError,
     InvalidInputError,
     MissingExtraError,
     NotFoundError,
@@ -242,9 +244,10 @@ async def _write_pending_row(
 
 async def _process(settings: Settings, ingester: Ingester, pending: _PendingFile) -> FileOutcome:
     try:
-        file = await pending.fetch(settings)
-        prepared = await ingester.prepare(file, pending.options)
-        return await ingester.store(prepared, within=lambda store: _finish_upload(store, pending, file))
+        async with _limit_time(pending, settings.ingest.process_seconds):
+            file = await pending.fetch(settings)
+            prepared = await ingester.prepare(file, pending.options)
+            return await ingester.store(prepared, within=lambda store: _finish_upload(store, pending, file))
     except PERMANENT_ERRORS as error:
         if isinstance(error, FetchForbiddenError) and pending.is_for_another_server(settings):
             await _store_error(ingester.target_store, pending, f"{error} REM waits for a server that may read it.")
@@ -257,6 +260,20 @@ async def _process(settings: Settings, ingester: Ingester, pending: _PendingFile
         reason = str(error) if isinstance(error, RemError) else f"REM failed to read it: {type(error).__name__}."
         await _store_error(ingester.target_store, pending, f"{reason} REM will retry.")
         raise
+
+
+@asynccontextmanager
+async def _limit_time(pending: _PendingFile, seconds: float) -> AsyncIterator[None]:
+    """Raise a FileUnreadableError if the block takes longer: a retry would take as long."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise FileUnreadableError(
+            f"{pending.row['name']} was not stored within {seconds:g} s (INGEST__PROCESS_SECONDS): split it."
+        ) from error
 
 
 @asynccontextmanager

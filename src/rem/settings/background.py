@@ -20,6 +20,11 @@ class IngestSettings(SettingsGroup):
         description="Maximum size of the unpacked content of a file (DOCX, XLSX, PPTX), and of its text.",
     )
     timeout_seconds: float = Field(default=120.0, gt=0, description="Maximum time to fetch a file, and to read it.")
+    process_seconds: float = Field(
+        default=900.0,
+        gt=0,
+        description="Maximum time of a worker to fetch, read, cut and store one file. After that the file has failed.",
+    )
     chunk_tokens: int = Field(default=192, ge=32, le=8192, description="Maximum number of tokens in one chunk.")
     paths: list[Path] = Field(
         default=[],

@@ -14,7 +14,7 @@ import pickle
 import sys
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn, TextIO
 from uuid import UUID
 
 from rem import errors
@@ -72,8 +72,13 @@ def main() -> None:
     os.nice(NICE)
     settings, tenant_id, file_id = pickle.loads(source.read(int.from_bytes(source.read(8), "big")))  # noqa: S301
     threading.Thread(target=_exit_at_end_of_input, daemon=True).start()
+    asyncio.run(_process_and_exit(settings, tenant_id, file_id, answer_stream))
+
+
+async def _process_and_exit(settings: Settings, tenant_id: str, file_id: UUID, answer_stream: TextIO) -> NoReturn:
+    """Process the file, write the answer, and end the process: a thread that still cuts the text is not waited for."""
     try:
-        asyncio.run(_process(settings, tenant_id, file_id))
+        await _process(settings, tenant_id, file_id)
     except Exception as error:  # noqa: BLE001  # the parent raises it again
         answer: dict[str, str | None] = {"error": type(error).__name__, "message": str(error)}
     else:

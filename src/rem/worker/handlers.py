@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from rem.settings import Settings
 
 Payload: TypeAlias = Mapping[str, Any]
+OWNER_DELAY_SECONDS = 2.0
 LOG_RETENTION = timedelta(days=7)
 
 
@@ -30,6 +33,8 @@ class HandlerContext:
     settings: Settings
     jobs: JobQueue
     agents: Agents | None = None
+    large_files: Counter[Scope] = field(default_factory=Counter)
+    """The number of large files that are being processed, by owner."""
 
 
 Handler: TypeAlias = Callable[[HandlerContext, Payload], Awaitable[None]]
@@ -56,9 +61,30 @@ async def ingest(context: HandlerContext, payload: Payload) -> None:
         raise InvalidInputError("The job names no file: its payload needs file_id.")
     size = await get_upload_size(context.rem.database, scope.tenant_id, file_id)
     if size is None or size > MAX_IN_PROCESS_BYTES:
-        await process_in_own_process(context.settings, scope.tenant_id, file_id)
+        with _take_turn(context, scope):
+            await process_in_own_process(context.settings, scope.tenant_id, file_id)
     else:
         await process_queued_file(context.rem.database, context.settings, ingester_for, scope.tenant_id, file_id)
+
+
+@contextmanager
+def _take_turn(context: HandlerContext, scope: Scope) -> Iterator[None]:
+    """Count a large file of an owner. Raise RequeueError if no job of this worker would be left for other owners.
+
+    A large file takes minutes: without this, two files of one user would stop the files of all others.
+    """
+    from rem.worker.queries import RequeueError
+
+    if context.large_files[scope] >= max(1, context.settings.worker.concurrency - 1):
+        raise RequeueError(delay=timedelta(seconds=OWNER_DELAY_SECONDS), reason="waits for another file of its owner")
+    context.large_files[scope] += 1
+    try:
+        yield
+    finally:
+        context.large_files[scope] -= 1
+        # Otherwise the counter would grow with each new user.
+        if not context.large_files[scope]:
+            del context.large_files[scope]
 
 
 async def _save_agent(agents: Agents | None, scope: Scope, text: str) -> str:

@@ -89,6 +89,8 @@ class JobRunner:
         if scope.cancelled_caught or (failure is not None and scope.cancel_called):
             logger.info("Job {} ({}) was interrupted and is queued again.", job.id, job.entrypoint)
             raise RequeueError(delay=timedelta(), reason="interrupted")
+        if isinstance(failure, RequeueError):
+            raise failure
         if isinstance(failure, FetchForbiddenError):
             # A server with other INGEST settings accepted the file, and will take the job.
             logger.info("Job {} ({}) is left to a server that may read its source.", job.id, job.entrypoint)

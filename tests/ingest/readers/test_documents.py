@@ -220,6 +220,32 @@ def test_long_header_is_read_in_part() -> None:
     assert 0 < len(mail.headers["To"]) <= MAX_HEADER_CHARS
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"--b\nContent-Type: text/plain\n\nhi\n" * 20_000, "it has more than 10,000 parts"),
+        (
+            b"--b\n"
+            + b"".join(b'Content-Type: multipart/mixed; boundary="%d"\n\n--%d\n' % (n, n) for n in range(5000)),
+            "its parts are nested too deeply",
+        ),
+    ],
+)
+async def test_mail_with_too_many_or_too_deep_parts_is_rejected(body: bytes, reason: str) -> None:
+    data = b'Subject: All\nContent-Type: multipart/mixed; boundary="b"\n\n' + body
+    with pytest.raises(FileUnreadableError, match=reason):
+        await read_sample("all.eml", data)
+
+
+async def test_attachments_have_the_time_of_one_file() -> None:
+    part = b"--b\nContent-Type: message/rfc822\n\nFrom: a@example.com\nSubject: x\n\nHello.\n"
+    data = b'Subject: All\nContent-Type: multipart/mixed; boundary="b"\n\n' + part * 200 + b"--b--\n"
+    settings = _SETTINGS.model_copy(update={"ingest": _SETTINGS.ingest.model_copy(update={"timeout_seconds": 3.0})})
+    document = await read_file(file("all.eml", data), settings)
+    assert "(not read: the time for the attachments of this e-mail was over (INGEST__TIMEOUT_SECONDS))" in document.text
+    assert len(document.metadata["attachments"]) == 200
+
+
 async def test_text_called_eml_is_rejected() -> None:
     with pytest.raises(FileUnreadableError, match="cannot be read as e-mail"):
         await read_sample("a.eml", b"just some words\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -23,8 +25,10 @@ if TYPE_CHECKING:
     from rem.settings import IngestSettings
 
 MAX_PARTS = 200
+MAX_PARSED_PARTS = 10_000
 MAX_DEPTH = 20
 MAX_HEADER_CHARS = 20_000
+NO_TIME_LEFT = "the time for the attachments of this e-mail was over (INGEST__TIMEOUT_SECONDS)"
 _SHOWN_HEADERS = ("From", "To", "Cc", "Date", "Subject")
 
 ReadAttachment: TypeAlias = Callable[[FetchedFile], Awaitable[ParsedDocument]]
@@ -64,8 +68,9 @@ async def read_mail(file: FetchedFile, settings: IngestSettings, read_attachment
         raise FileUnreadableError(f"{file.name} cannot be read as e-mail: it has no sender, recipient or subject.")
     parts = ["\n".join(f"{name}: {value}" for name, value in headers.items()), *mail["texts"]]
     metadata: dict[str, Any] = {name.lower(): value for name, value in headers.items()}
+    deadline = time.monotonic() + settings.timeout_seconds
     for attachment in mail["attachments"]:
-        text, attachment_info = await _read_one_attachment(file, attachment, read_attachment)
+        text, attachment_info = await _read_one_attachment(file, attachment, read_attachment, deadline)
         parts.append(f"## {attachment['name']}\n\n{text}")
         metadata.setdefault("attachments", []).append(attachment_info)
     if mail["skipped_parts"]:
@@ -77,21 +82,37 @@ async def read_mail(file: FetchedFile, settings: IngestSettings, read_attachment
 
 
 async def _read_one_attachment(
-    mail: FetchedFile, attachment: dict[str, str], read_attachment: ReadAttachment
+    mail: FetchedFile, attachment: dict[str, str], read_attachment: ReadAttachment, deadline: float
 ) -> tuple[str, dict[str, str]]:
-    """Return the text of an attachment, and its name and type, or its name and the reason why it cannot be read."""
+    """Return the text of an attachment, and its name and type, or its name and the reason why it cannot be read.
+
+    All attachments together have the time of one file: a message may have 200 that take long.
+    """
     name = attachment["name"]
-    data = b64decode(attachment["data"])
+    file = FetchedFile(name, f"{mail.uri}#{name}", b64decode(attachment["data"]), attachment["mime_type"])
     try:
-        document = await read_attachment(FetchedFile(name, f"{mail.uri}#{name}", data, attachment["mime_type"]))
-    except RemError as error:
-        return f"(not read: {error})", {"name": name, "problem": str(error)}
+        async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+            document = await read_attachment(file)
+    except (RemError, TimeoutError) as error:
+        problem = str(error) if isinstance(error, RemError) else NO_TIME_LEFT
+        return f"(not read: {problem})", {"name": name, "problem": problem}
     return document.text, {"name": name, "mime_type": document.mime_type}
 
 
 def parse_mail(data: bytes) -> ParsedMail:
-    """Parse a message. If it contains its text as plain text and as HTML, take the plain text."""
-    message = cast("EmailMessage", message_from_bytes(data, policy=_ShortHeaders()))
+    """Parse a message. If it contains its text as plain text and as HTML, take the plain text.
+
+    Raise ValueError if it has too many parts, or if they are nested too deeply.
+    """
+    try:
+        return _parse(data)
+    except RecursionError as error:
+        raise ValueError("its parts are nested too deeply") from error
+
+
+def _parse(data: bytes) -> ParsedMail:
+    policy = _ShortHeaders(message_factory=_PartFactory())
+    message = cast("EmailMessage", message_from_bytes(data, policy=policy))
     headers = {name: _read_header(message, name) for name in _SHOWN_HEADERS}
     texts: list[str] = []
     attachments: list[Attachment] = []
@@ -104,6 +125,19 @@ def parse_mail(data: bytes) -> ParsedMail:
             texts.append(parse_html(text).text if part.get_content_type() == "text/html" else text)
     shown = {name: value for name, value in headers.items() if value}
     return ParsedMail(shown, texts, attachments, max(0, len(parts) - MAX_PARTS), _parse_date(headers["Date"]))
+
+
+class _PartFactory:
+    """Makes the parts of one message, up to a limit: the library needs minutes for a million of them."""
+
+    def __init__(self) -> None:
+        self._parts = 0
+
+    def __call__(self, policy: Any = None) -> EmailMessage:
+        self._parts += 1
+        if self._parts > MAX_PARSED_PARTS:
+            raise ValueError(f"it has more than {MAX_PARSED_PARTS:,} parts")
+        return EmailMessage(policy)
 
 
 class _ShortHeaders(EmailPolicy):
