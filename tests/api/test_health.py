@@ -9,9 +9,12 @@ from typing import NamedTuple
 import pytest
 
 from rem.api.main import create_app
+from rem.app import Rem
 from rem.db.embedded.server import EmbeddedServer
+from rem.errors import EncryptionError
 from rem.settings import EmbeddingSettings, Settings
 from tests.api.live_server import client, served
+from tests.encryption.keys import K1, encrypting
 
 
 class DiskUsage(NamedTuple):
@@ -31,3 +34,17 @@ async def test_full_disk_of_the_embedded_server_is_reported(tmp_path: Path, monk
         assert "is full (4 kB free): free some space" in answer.json()["detail"]
         assert (await anyone.get("/health/live")).status_code == 200
     EmbeddedServer(tmp_path).stop()
+
+
+async def test_missing_key_is_reported(settings: Settings) -> None:
+    """The server was started before the texts were encrypted."""
+    async with served(create_app(settings)) as address, client(address, "alice@example.com") as alice:
+        assert (await alice.get("/health")).status_code == 200
+        async with Rem.open(encrypting(settings, K1)):
+            pass
+        answer = await alice.get("/health")
+        assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
+        assert "set ENCRYPTION__ENABLED=true and ENCRYPTION__KEYS" in answer.json()["detail"]
+        refused = await alice.get("/api/v1/entities/resources")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (500, EncryptionError.code)
+        assert (await alice.get("/health/live")).status_code == 200

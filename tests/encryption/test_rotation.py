@@ -12,7 +12,7 @@ import pytest
 
 from rem.app import Rem
 from rem.db.rotation import BATCH_ROWS, count_key_uses, rotate
-from rem.errors import ImmutableError
+from rem.errors import EncryptionError, ImmutableError
 from rem.memory.message import NewMessage
 from rem.models import Message, Resource, Role
 from rem.settings import Settings
@@ -75,6 +75,35 @@ async def test_texts_are_encrypted_rotated_and_decrypted(settings: Settings, sql
         assert message.tool_calls == [{"id": "c", "arguments": {"q": "quorvexal"}}]
     assert await sql.fetchval("SELECT count(*) FROM resources WHERE content LIKE '%rem1:%'") == 0
     assert {row["id"]: row["updated_at"] for row in await sql.fetch("SELECT id, updated_at FROM resources")} == before
+
+
+async def test_process_without_key_shows_no_ciphertext(settings: Settings) -> None:
+    """It was started before the texts were encrypted, and knows nothing of the key."""
+    async with Rem.open(settings) as plain:
+        await fill(plain)
+        assert len(await plain.store(ALICE).find(Message)) == 1
+        # Its connections for SQL stay open.
+        assert (await plain.query("SELECT content FROM resources", user=ALICE)).count > 0
+        async with Rem.open(encrypting(settings, K1)) as rem:
+            await rotate(rem.database)
+            assert len(await rem.store(ALICE).find(Message)) == 1
+            # Another process with the key ends no connection of this one.
+            async with Rem.open(encrypting(settings, K1)) as second:
+                assert len(await second.store(ALICE).find(Message)) == 1
+            assert len(await rem.store(ALICE).find(Message)) == 1
+        for work in (
+            lambda: plain.store(ALICE).find(Message),
+            lambda: plain.query("SEARCH quorvexal", user=ALICE),
+            lambda: plain.query("LOOKUP note-1", user=ALICE),
+            lambda: plain.remember("My brother prefers tea.", user=ALICE),
+        ):
+            with pytest.raises(EncryptionError, match="ENCRYPTION__KEYS"):
+                await work()
+        shown = await plain.query("SELECT content FROM resources", user=ALICE)
+        assert {row["content"] for row in shown.results} == {"[encrypted]"}
+    with pytest.raises(EncryptionError, match="k1, which is missing"):
+        async with Rem.open(settings):
+            pass
 
 
 async def test_interrupted_rotation_is_continued(settings: Settings) -> None:

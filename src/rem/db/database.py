@@ -24,7 +24,7 @@ from rem.db.addresses import (
 )
 from rem.db.derived_ids import DerivedIds
 from rem.db.driver_errors import ASYNCPG_ERRORS, DRIVER_ERRORS, to_rem_error, translate_driver_errors
-from rem.db.hash_secret import open_sealer
+from rem.db.hash_secret import PLAIN_CONNECTION_NAME, open_sealer, refuse_encrypted_texts
 from rem.db.migrator import MAX_LOCK_WAIT_SECONDS, Migrator, change_schema
 from rem.db.partitions import count_partitions
 from rem.db.pooler import UnpreparedConnection, refuse_encryption, require_role_defaults, set_role_defaults
@@ -215,7 +215,7 @@ class Database:
                 raise MigrationError(
                     "The replica does not have kv_store, which is not in the WAL: run `rem db migrate`."
                 )
-        pool = await self._create_pool(self._connect_to_replica, self._set_codecs, 0)
+        pool = await self._create_pool(self._connect_to_replica, self._init_replica_connection, 0)
         address = describe_connection_string(self._replica_connection_string)
         self._replica = Replica(address, pool, self._connect_to_replica, self.connection)
         await self._replica.start()
@@ -317,7 +317,7 @@ class Database:
 
     def _pool_settings(self) -> dict[str, str]:
         if self.sealer is None:
-            return self._session_settings()
+            return {**self._session_settings(), "application_name": PLAIN_CONNECTION_NAME}
         # The search index holds keyed hashes of words. The connections of the SQL verb do not get the key.
         return {**self._session_settings(), "rem.word_key": self.sealer.word_key}
 
@@ -437,8 +437,13 @@ class Database:
             format="binary",
         )
 
-    async def _init_connection(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    async def _init_replica_connection(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
         await self._set_codecs(connection)
+        if self.sealer is None:
+            await refuse_encrypted_texts(connection)
+
+    async def _init_connection(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+        await self._init_replica_connection(connection)
         if self._uses_pooler:
             await require_role_defaults(connection, self.server_info)
         # A crash of PostgreSQL closes every connection, so a check of each new one notices every crash.

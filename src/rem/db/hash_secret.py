@@ -15,14 +15,26 @@ if TYPE_CHECKING:
     from rem.encryption.sealed_values import Sealer
     from rem.settings import EncryptionSettings
 
+PLAIN_CONNECTION_NAME = "rem plain"
+"""The application_name of connections in the pool of a process that has no key."""
 _NO_ROW = UUID(int=0)
+
+
+async def refuse_encrypted_texts(connection: Connection) -> None:
+    """Raise EncryptionError if texts are encrypted, for a process that has no key."""
+    if await connection.fetchval(query("installation", "is_encrypted")):
+        raise EncryptionError(
+            "The texts of this database are encrypted since this process was started, and it has no key: set "
+            "ENCRYPTION__ENABLED=true and ENCRYPTION__KEYS or ENCRYPTION__KEYS_FILE, and start it again."
+        )
 
 
 async def open_sealer(connection: Connection, settings: EncryptionSettings) -> Sealer | None:
     """Return what encrypts and decrypts texts, or None if encryption is off and the database has no secret.
 
     The first start with encryption makes the secret. All rows are indexed again then, because the words of the index
-    get other numbers. Raise EncryptionError if the key of the secret is missing or wrong.
+    get other numbers. Connections of processes without a key are ended. Raise EncryptionError if the key of the secret
+    is missing or wrong.
     """
     stored: str | None = await connection.fetchval(query("installation", "index_key"))
     if stored is None and not settings.enabled:
@@ -47,4 +59,6 @@ async def open_sealer(connection: Connection, settings: EncryptionSettings) -> S
     if match is None:
         raise EncryptionError("The secret of the database is damaged: restore the table rem.installation of a backup.")
     _, secret = open_token(keys, match)
+    # A process that runs since before the texts were encrypted would show them as they are stored.
+    await connection.execute(query("installation", "end_plain_connections"), PLAIN_CONNECTION_NAME)
     return Sealer(keys, base64.b64decode(secret), is_sealing=settings.enabled)

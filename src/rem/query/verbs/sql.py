@@ -32,10 +32,15 @@ async def run_sql(sandbox: SqlSandbox, store: Store, query: Sql, *, limit: int |
         )
     step = Step("select", selection.milliseconds, len(selection.rows))
     rows = selection.rows
-    if store.executor.sealer is not None:
+    # Without a key, too: texts may have been encrypted since this process was started.
+    if store.executor.sealer is not None or _has_encrypted_texts(rows):
         rows, has_encrypted = await _show_encrypted(store, rows)
         notes += [ENCRYPTED_NOTE] if has_encrypted else []
     return QueryResult("SQL", rows, tuple(notes), (step,))
+
+
+def _has_encrypted_texts(rows: list[dict[str, Any]]) -> bool:
+    return any(isinstance(value, str) and value.startswith(PREFIX) for row in rows for value in row.values())
 
 
 async def _show_encrypted(store: Store, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
