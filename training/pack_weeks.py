@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rem.embeddings.bundled.files import load_tokenizer
-from rem.query.answer_rows import join_texts
+from rem.query.continuations import join_texts
 
 ANSWER, NO_ANSWER, OUTDATED = 1, 0, -1
 """An outdated text answers the question too, only not any more: the ranker does not learn from it."""

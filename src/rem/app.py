@@ -40,7 +40,12 @@ from rem.query.verbs.sql_guard import check_select
 from rem.retrieval.embedding_model import load_current_model
 from rem.retrieval.index_worker import keep_indexed
 from rem.retrieval.indexer import IndexBacklog, Indexer, IndexProgress, IndexReport, IndexState
-from rem.retrieval.reranker import make_answer_reranker, make_search_reranker, open_reranker
+from rem.retrieval.reranker import (
+    make_answer_reranker,
+    make_search_reranker,
+    open_replacement_model,
+    open_reranker,
+)
 from rem.settings import Settings, get_settings
 
 if TYPE_CHECKING:
@@ -75,7 +80,8 @@ class Rem:
         self._embedder = try_open_embedder(settings)
         self._indexer = Indexer(database, self._embedder, settings.search.language)
         self._reranker = open_reranker(settings.reranker)
-        self._answer_reranker = make_answer_reranker(self._reranker, settings.reranker)
+        self._replacements = open_replacement_model(settings.reranker)
+        self._answer_reranker = make_answer_reranker(self._reranker, settings.reranker, self._replacements)
         search_reranker = make_search_reranker(self._reranker, settings.reranker)
         self._searcher = Searcher(
             database, self._embedder, self._indexer, search_reranker, settings.postgres.read_timeout_seconds
@@ -104,8 +110,9 @@ class Rem:
     async def _close(self) -> None:
         await self._sandbox.close()
         await self._embedder.close()
-        if self._reranker is not None:
-            await self._reranker.close()
+        for model in (self._reranker, self._replacements):
+            if model is not None:
+                await model.close()
 
     @property
     def database(self) -> Database:
@@ -405,8 +412,9 @@ class Rem:
 
     async def check_models(self) -> str | None:
         """Run the embedder and the reranker once, and raise their error. Return the reason if there is no embedder."""
-        if self._reranker is not None:
-            await self._reranker.scores("a question", ["a text to try it"])
+        for model in (self._reranker, self._replacements):
+            if model is not None:
+                await model.scores("a question", ["a text to try it"])
         try:
             await self._embedder.embed_one("a text to try it")
         except EmbeddingDisabledError as error:

@@ -20,7 +20,13 @@ from rem.models import Role
 from rem.query.result import QueryResult
 from rem.retrieval.cross_encoder import CrossEncoder
 from rem.retrieval.cross_encoder_loader import OWN_MODEL, load_own_model, make_own_model
-from rem.retrieval.reranker import Reranker, make_answer_reranker, make_search_reranker, open_reranker
+from rem.retrieval.reranker import (
+    Reranker,
+    make_answer_reranker,
+    make_search_reranker,
+    open_replacement_model,
+    open_reranker,
+)
 from rem.settings import RerankerSettings, Settings
 from tests.retrieval.tiny_cross_encoder import write_model
 
@@ -96,7 +102,9 @@ def test_settings_decide_what_is_reranked() -> None:
     def rerank(**values: object) -> tuple[bool, bool]:
         settings = RerankerSettings.model_validate(values)
         model = open_reranker(settings)
-        return make_search_reranker(model, settings) is not None, make_answer_reranker(model, settings) is not None
+        answers = make_answer_reranker(model, settings, open_replacement_model(settings))
+        assert answers is None or answers.replacements is not None
+        return make_search_reranker(model, settings) is not None, answers is not None
 
     assert rerank() == (False, True)
     assert rerank(enabled=True) == (True, True)

@@ -10,12 +10,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from rem.query.continuations import add_continued, get_continued
+from rem.query.continuations import add_continued, get_continued, join_texts
 from rem.query.own_properties import asks_for_property, is_about_other_owner, states_asked_property
 from rem.query.question_words import QuestionWords, find_asked_name, find_content_words
 from rem.query.result import Steps
 from rem.query.stated_changes import general_words
-from rem.query.superseded import Rating, mark_superseded
+from rem.query.superseded import NO_MODELS, AnswerModels, mark_superseded
 from rem.retrieval.reranker import order_by_score
 from rem.rules import word_sets
 from rem.text import fold_text, split_sentences
@@ -72,22 +72,19 @@ async def arrange_answer(
     asked = QuestionWords.of(question, names)
     fits = rate_rows(question, asked, rows)
     steps, notes = Steps(result.steps), list(result.notes)
-    if reranker is None or len(rows) < 2:
-        order, ratings = order_by_score(fits), {}
-    else:
+    order, models = order_by_score(fits), NO_MODELS
+    if reranker is not None and len(rows) > 1:
         with steps.measure("rerank") as step:
             texts = [join_texts(get_continued(row), get_text(row)) for row in rows]
             ranked = await reranker.order(question, texts, fits, notes)
-            order, ratings = ranked.places, rate_answers(fits, ranked.logits, reranker.weight)
+            order = ranked.places
+            logits = {place: ranked.logits[row] for place, row in enumerate(order) if row in ranked.logits}
+            models = AnswerModels(logits, reranker.replacements)
             step.rows = min(len(rows), reranker.candidates)
-    placed = {place: ratings[row] for place, row in enumerate(order) if row in ratings}
-    ordered = await mark_superseded(store, question, asked, [rows[row] for row in order], placed)
+    with steps.measure("superseded") as step:
+        ordered = await mark_superseded(store, question, asked, [rows[row] for row in order], models)
+        step.rows = sum("superseded_by" in row for row in ordered)
     return replace(result, results=ordered, notes=tuple(notes), steps=tuple(steps))
-
-
-def rate_answers(fits: Sequence[float], logits: Mapping[int, float], weight: float) -> dict[int, Rating]:
-    """Return what the fit and the reranker say about each row that the reranker has read."""
-    return {place: Rating(logit, fits[place] + weight * logit) for place, logit in logits.items()}
 
 
 def rate_rows(question: str, asked: QuestionWords, rows: Sequence[dict[str, Any]]) -> list[float]:
@@ -201,11 +198,6 @@ def _introduces(name: str, text: str) -> bool:
         rf"|\b{name} from (?:the |my |our )?[a-z]|\b[a-z]+'?s [a-z]+ {name}\b"
     )
     return re.search(pattern, text.replace("’", "'"), re.DOTALL) is not None
-
-
-def join_texts(before: str, text: str) -> str:
-    """Return what the reranker reads of a row: the messages that it continues, and its own text."""
-    return f"{before}\n{text}" if before else text
 
 
 def get_text(row: dict[str, Any]) -> str:

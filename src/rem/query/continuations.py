@@ -54,6 +54,11 @@ def get_continued(row: dict[str, Any]) -> str:
     return "\n".join(row.get("said_before", ()))
 
 
+def join_texts(before: str, text: str) -> str:
+    """Return what the models read of a row: the messages that it continues, and its own text."""
+    return f"{before}\n{text}" if before else text
+
+
 def _locate(row: dict[str, Any]) -> tuple[str, int] | None:
     """Return the session and the place of a message; None for other rows."""
     record = row.get("record")

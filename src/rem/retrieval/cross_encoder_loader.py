@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-from rem.embeddings.bundled.files import FOLDER, RERANKER, load_tokenizer, open_graph
+from rem.embeddings.bundled.files import FOLDER, REPLACEMENT, RERANKER, load_tokenizer, open_graph
 from rem.errors import EmbeddingMisconfiguredError, EmbeddingUnavailableError, RerankerError
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 OWN_MODEL = "rem-rank-2"
+REPLACEMENT_MODEL = "rem-replace-1"
+"""It says whether the newer one of two texts replaces the older one, as an answer to a question."""
 MAX_OWN_QUESTION_TOKENS = 64
 """REM's own model was trained with questions of at most this length."""
 MAX_TOKENS = 512
@@ -55,20 +57,25 @@ class LoadedModel:
 
 
 @cache
-def load_own_model(folder: Path = FOLDER) -> LoadedModel:
-    """Load the model of the package, once for the whole process. Raise RerankerError if its files are damaged."""
+def load_own_model(folder: Path = FOLDER, graph: str = RERANKER) -> LoadedModel:
+    """Load a model of the package, once for the whole process. Raise RerankerError if its files are damaged."""
     try:
-        return make_own_model(open_graph(RERANKER, folder))
+        return make_own_model(open_graph(graph, folder), graph)
     except (EmbeddingMisconfiguredError, EmbeddingUnavailableError) as error:
         raise RerankerError(str(error)) from error
 
 
-def make_own_model(session: PairSession) -> LoadedModel:
-    """Return REM's own model with a session on its graph."""
+def load_replacement_model() -> LoadedModel:
+    """Load the model that says whether a newer text replaces an older one."""
+    return load_own_model(graph=REPLACEMENT)
+
+
+def make_own_model(session: PairSession, graph: str = RERANKER) -> LoadedModel:
+    """Return a model of the package with a session on its graph."""
     tokenizer = load_tokenizer()
     tokenizer.encode_special_tokens = True
     inputs = dict.fromkeys(_INPUT_NAMES, "int32")
-    return LoadedModel(FOLDER / RERANKER, session, tokenizer, inputs, "logits", 0, MAX_OWN_QUESTION_TOKENS)
+    return LoadedModel(FOLDER / graph, session, tokenizer, inputs, "logits", 0, MAX_OWN_QUESTION_TOKENS)
 
 
 def find_model_folder(path: Path) -> Path:

@@ -52,6 +52,8 @@ class RowReranker:
     candidates: int
     max_chars: int | None = None
     """The length of the texts together that the model reads."""
+    replacements: Reranker | None = None
+    """Scores whether the newer one of two texts replaces the older one, as an answer to a question."""
 
     async def order(self, question: str, texts: Sequence[str], scores: Sequence[float], notes: list[str]) -> RowOrder:
         """Return the order of the rows; those of equal sums in the order of their scores.
@@ -97,6 +99,17 @@ def open_reranker(settings: RerankerSettings) -> Reranker | None:
     return CrossEncoder(find_model_folder(path).name, lambda: load_model(path), threads=threads)
 
 
+def open_replacement_model(settings: RerankerSettings) -> Reranker | None:
+    """Return the model that finds replaced rows in answers, or None. This is cheap, too."""
+    if settings.enabled is False or not settings.answer_weight:
+        return None
+    from rem.embeddings.thread_pool import thread_count
+    from rem.retrieval.cross_encoder import CrossEncoder
+    from rem.retrieval.cross_encoder_loader import REPLACEMENT_MODEL, load_replacement_model
+
+    return CrossEncoder(REPLACEMENT_MODEL, load_replacement_model, threads=thread_count(settings.threads))
+
+
 def make_search_reranker(model: Reranker | None, settings: RerankerSettings) -> RowReranker | None:
     """Return what reranks the hits of SEARCH, if the settings say so."""
     if model is None or not settings.reranks_search:
@@ -104,8 +117,10 @@ def make_search_reranker(model: Reranker | None, settings: RerankerSettings) -> 
     return RowReranker(model, settings.weight, settings.candidates)
 
 
-def make_answer_reranker(model: Reranker | None, settings: RerankerSettings) -> RowReranker | None:
+def make_answer_reranker(
+    model: Reranker | None, settings: RerankerSettings, replacements: Reranker | None
+) -> RowReranker | None:
     """Return what reranks the rows of answers to questions in plain words, if the settings say so."""
     if model is None or not settings.answer_weight:
         return None
-    return RowReranker(model, settings.answer_weight, settings.candidates, MAX_ANSWER_CHARS)
+    return RowReranker(model, settings.answer_weight, settings.candidates, MAX_ANSWER_CHARS, replacements)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 TOKENIZER, WORDS, SCALES, MANIFEST = "tokenizer.json", "words.npy", "scales.npy", "manifest.json"
-EMBEDDER, TAGGER, RERANKER = "embedder.onnx", "tagger.onnx", "reranker.onnx"
+EMBEDDER, TAGGER, RERANKER, REPLACEMENT = "embedder.onnx", "tagger.onnx", "reranker.onnx", "replacement.onnx"
 FOLDER = Path(__file__).parent
 EXACT_STEPS = 127
 """The int8 steps of the weights in the files, on each side of zero."""
