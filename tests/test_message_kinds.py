@@ -317,3 +317,16 @@ def test_short_text_with_a_value_is_no_topic(text: str, is_mere_topic: bool) -> 
 )
 def test_message_without_a_subject_of_its_own_continues_the_one_before(text: str, continues: bool) -> None:
     assert continues_earlier(text) is continues
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("I need the serial number of the boiler", MessageKind.QUESTION),
+        ("I need the serial number before Friday", MessageKind.STATEMENT),
+        ("The pump is out, what now?", MessageKind.QUESTION),
+        ("The pump is out, can you find its manual?", MessageKind.STATEMENT),
+    ],
+)
+def test_situation_and_need_are_told_from_news(text: str, kind: MessageKind) -> None:
+    assert classify_message(text) is kind

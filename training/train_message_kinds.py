@@ -26,6 +26,8 @@ from rem.text import split_sentences
 MIN_OCCURRENCES = 6
 MIN_SENTENCE_WORDS = 3
 PENALTY = 2e-4
+SMALL_TALK_WEIGHT = 3.0
+"""There is little small talk in the weeks, so that each message of it counts more."""
 MIN_WEIGHT = 0.15
 """Features with smaller weights are left out of the file."""
 _CLAUSE_END = re.compile(r"[,;:] (?:and |but |so )?")
@@ -78,12 +80,13 @@ def train(messages: list[tuple[str, int]]) -> dict[str, list[float]]:
     names = [feature for feature, count in counts.items() if count >= MIN_OCCURRENCES]
     matrix = encode(messages, {feature: place for place, feature in enumerate(names)})
     kinds = torch.tensor([kind for _, kind in messages])
+    importance = torch.tensor([SMALL_TALK_WEIGHT if kind is MessageKind.SMALL_TALK else 1.0 for kind in KINDS])
     weights = torch.zeros(len(names), len(KINDS), requires_grad=True)
     optimizer = torch.optim.LBFGS([weights], max_iter=300, line_search_fn="strong_wolfe")
 
     def compute_loss() -> torch.Tensor:
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(torch.sparse.mm(matrix, weights), kinds)
+        loss = torch.nn.functional.cross_entropy(torch.sparse.mm(matrix, weights), kinds, importance)
         loss = loss + PENALTY * weights.square().sum()
         loss.backward()
         return loss

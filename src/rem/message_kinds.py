@@ -34,6 +34,7 @@ _WORDLIKE = re.compile(r"\w")
 _DIGIT = re.compile(r"\d")
 _PERSON_PRONOUN = re.compile(r"\b(?:he|him|his|she|her|hers|they|them|their|theirs)\b")
 MIN_PROBABILITY = 0.5
+MIN_SURE_PROBABILITY = 0.9
 MIN_QUESTION_PROBABILITY = 0.7
 """A statement that is taken for a question is not remembered, so the model must be sure: "did the dishes"."""
 _SUBJECT_FIRST = re.compile(r"\s*(?:i|we|he|she|they|it|there|this|that)(?:'?(?:m|ve|d|ll|re|s))?\b", re.IGNORECASE)
@@ -156,7 +157,7 @@ def _classify_head(text: str) -> tuple[tuple[MessageKind, int, int], ...]:
             found += [(kind, start + first, start + last) for kind, first, last in _classify_sentence(sentence)]
     if {kind for kind, _, _ in found} == {MessageKind.STATEMENT} and not _find_note(head):
         kind = _estimate_other_kind(head)
-        if kind is not None:
+        if kind is not None and not any(_is_surely_statement(head[start:end]) for _, start, end in found):
             return ((kind, 0, len(head)),)
     return tuple(found)
 
@@ -169,6 +170,12 @@ def _estimate_other_kind(text: str) -> MessageKind | None:
     if kind is MessageKind.QUESTION:
         return kind if probability >= MIN_QUESTION_PROBABILITY and not _SUBJECT_FIRST.match(rest) else None
     return kind if kind is not MessageKind.STATEMENT and probability >= MIN_PROBABILITY else None
+
+
+def _is_surely_statement(sentence: str) -> bool:
+    """Return whether the model is sure of a statement: "The crane broke." in "What a day! The crane broke."."""
+    kind, probability = estimate_kind(sentence)
+    return kind is MessageKind.STATEMENT and probability >= MIN_SURE_PROBABILITY
 
 
 def _find_note(text: str) -> bool:

@@ -140,8 +140,8 @@ def _choose_pairs(
 
 
 def _is_related(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, cosine: float) -> bool:
-    """Return whether a row is newer, and may be about the same thing."""
-    if newer.time <= older.time or newer.is_about_other_owner:
+    """Return whether a row is newer, and may be about the same thing. What came later does not change why it was so."""
+    if newer.time <= older.time or newer.is_about_other_owner or "reason" in asked.shapes:
         return False
     # What was said is not outdated because a note was stored later.
     if newer.is_note and not (older.is_note and cosine >= SAME_NOTE_COSINE):
