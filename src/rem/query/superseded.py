@@ -38,6 +38,7 @@ MIN_PAIR_COSINE = 0.25
 """Two rows without a common word are read if they have at least this cosine."""
 MIN_ANSWER_LOGIT = -4.0
 """A row with a lower logit of the reranker is no answer, so it replaces nothing, and nothing replaces it."""
+MIN_REPLACEMENT_LOGIT = -0.5
 RULE_BONUS = 7.0
 """Added to the logit of a replacement by rules, so that the model can refuse it only if it is sure."""
 _FORMER = re.compile(r"\b(?:originally|initially|at first|used to|previously|formerly|did \w+ (?:first|plan))\b")
@@ -107,7 +108,7 @@ async def _find_replaced(
     return certain | {
         pair
         for pair in by_rules | logits.keys()
-        if pair not in logits or logits[pair] + RULE_BONUS * (pair in by_rules) > 0
+        if pair not in logits or logits[pair] + RULE_BONUS * (pair in by_rules) > MIN_REPLACEMENT_LOGIT
     }
 
 
