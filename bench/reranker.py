@@ -10,7 +10,8 @@ from pathlib import Path
 from bench.embedder import WORDS
 from bench.measure import Result, median, print_progress
 from rem.embeddings import open_embedder
-from rem.retrieval.reranker import open_reranker
+from rem.query.superseded import MAX_READ_PAIRS, SEPARATOR
+from rem.retrieval.reranker import open_replacement_model, open_reranker
 from rem.settings import EmbeddingSettings, RerankerSettings, Settings
 
 ROUNDS = 40
@@ -52,10 +53,32 @@ async def run(home: Path, rounds: int = ROUNDS) -> Result:
         result.check(
             f"reranker, {CANDIDATES} candidates of {words} words, in query embeddings", ratio, MAX_QUERIES[name]
         )
+    await _measure_pairs(result, generator, rounds)
     await reranker.close()
     await threaded.close()
     await embedder.close()
     return result
+
+
+async def _measure_pairs(result: Result, generator: random.Random, rounds: int) -> None:
+    """Measure the model that finds replaced rows, on the most pairs that it reads for an answer."""
+    model = open_replacement_model(RerankerSettings())
+    assert model is not None
+    texts = [" ".join(generator.choices(WORDS, k=20)) for _ in range(2 * MAX_READ_PAIRS)]
+    pairs = [f"{older}{SEPARATOR}{newer}" for older, newer in zip(texts[::2], texts[1::2], strict=True)]
+    await model.scores(QUESTION, pairs)
+    times, waits = [], []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        times.append(await _measure_cpu(model.scores(QUESTION, pairs)))
+        waits.append(time.perf_counter() - started)
+    await model.close()
+    result.figures["pairs"] = {
+        "pairs": len(pairs),
+        "cpu_ms": round(median(times) * 1e3, 1),
+        "ms_with_all_threads": round(median(waits) * 1e3, 1),
+    }
+    print_progress(f"{len(pairs)} pairs of two messages: {result.figures['pairs']}")
 
 
 async def _measure_cpu(work: Awaitable[object]) -> float:
