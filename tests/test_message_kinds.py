@@ -325,8 +325,21 @@ def test_message_without_a_subject_of_its_own_continues_the_one_before(text: str
         ("I need the serial number of the boiler", MessageKind.QUESTION),
         ("I need the serial number before Friday", MessageKind.STATEMENT),
         ("The pump is out, what now?", MessageKind.QUESTION),
+        ("wher is my key", MessageKind.QUESTION),
+        ("waht is the serial of my laptop", MessageKind.QUESTION),
+        ("i forgot the wifi password", MessageKind.QUESTION),
+        ("i forgot the umbrella in the code review", MessageKind.STATEMENT),
         ("The pump is out, can you find its manual?", MessageKind.STATEMENT),
     ],
 )
 def test_situation_and_need_are_told_from_news(text: str, kind: MessageKind) -> None:
     assert classify_message(text) is kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["my parents live in Trier", "the twins sleep in the attic", "Lena walks to school"],
+)
+def test_short_sentence_without_a_full_stop_is_no_topic(text: str) -> None:
+    assert not is_topic(text)
+    assert classify_message(text) is MessageKind.STATEMENT

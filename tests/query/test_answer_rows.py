@@ -168,6 +168,14 @@ _NOT_REPLACED = [
     ("My running shoes are Asics, size 43.", "Ditched the Asics, got Brooks now.", "What size are my running shoes?"),
     ("The dentist is on Friday at 10.", "Ana's birthday is on 12 May.", "When is the dentist?"),
     ("My favourite restaurant is Bistro Nord.", "My favourite colour is teal.", "What is my favourite restaurant?"),
+    # The same kind of fact about another thing.
+    ("Team Alpha deploys on Tuesday.", "Team Beta deploys on Friday.", "When does team Alpha deploy?"),
+    ("my mother's birthday is 4 june", "my father's birthday is 9 may", "when is my mother's birthday"),
+    ("Server db-1 has 64 GB RAM.", "Server db-2 has 128 GB RAM.", "How much RAM does db-1 have?"),
+    ("my rent is 980 euros", "the rent of Jonas is 700 euros", "how much is my rent?"),
+    ("Nadia's desk is on floor 3.", "Priya's desk is on floor 5.", "On which floor is Nadia's desk?"),
+    ("The summer party is on 3 July.", "The Christmas party is on 11 December.", "When is the summer party?"),
+    ("The first chapter is due on Monday.", "The second chapter is due on Friday.", "When is the first chapter due?"),
 ]
 
 

@@ -33,6 +33,9 @@ NOT_BACKED_UP = ("--no-owner", "--no-privileges", "--no-comments")
 """Roles differ between servers, and comments on extensions can only be restored by their owners."""
 LOGIN_MIGRATION = "0015_auth"
 """The only migration of the schema `rem_auth`."""
+EMBEDDED_RESTORE_OPTIONS = "-c maintenance_work_mem=1GB -c max_parallel_maintenance_workers=0"
+"""With the memory that the embedded server has by default, a large index of vectors is made on disk, which takes much
+longer. Parallel workers would need the memory as shared memory, which containers often lack."""
 OTHER_DATABASE = "set REM_HOME to a new folder, or POSTGRES__CONNECTION_STRING to an empty database."
 MAX_ERROR_LINES = 5
 MAX_LINE_BYTES = 16 * 2**20
@@ -186,7 +189,7 @@ async def _run_program(program: str, options: Sequence[str], database: Database,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
-        env=_make_environment(password),
+        env=_make_environment(password, database.is_embedded),
         limit=MAX_LINE_BYTES,
     )
     try:
@@ -225,7 +228,9 @@ def split_password(connection_string: str) -> tuple[str, str | None]:
     return f"{parts.scheme}://{user}{at_sign}{hosts}{parts.path}?{query_string}", passwords[0] or None
 
 
-def _make_environment(password: str | None) -> dict[str, str]:
-    names = (*INHERITED_VARIABLES, "HOME", "PGPASSFILE", "PGSSLMODE", "PGSSLROOTCERT")
+def _make_environment(password: str | None, is_embedded: bool) -> dict[str, str]:
+    names = (*INHERITED_VARIABLES, "HOME", "PGPASSFILE", "PGSSLMODE", "PGSSLROOTCERT", "PGOPTIONS")
     environment = {name: os.environ[name] for name in names if name in os.environ}
+    if is_embedded:
+        environment["PGOPTIONS"] = EMBEDDED_RESTORE_OPTIONS
     return environment | ({"PGPASSWORD": password} if password else {})

@@ -21,7 +21,7 @@ from rem.errors import RerankerError
 from rem.query.compared_rows import MAX_COMPARED_ROWS, AskedQuestion, ComparedRow, parse_question, prepare_rows
 from rem.query.question_words import QuestionWords
 from rem.query.replacement_rules import SAME_NOTE_COSINE, drops_value, leaves_alone, replaces
-from rem.query.stated_changes import filler_words
+from rem.query.stated_changes import filler_words, general_words
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -36,13 +36,18 @@ SEPARATOR = " | later: "
 """What stands between an older and a newer text. The model was trained with it."""
 MIN_PAIR_COSINE = 0.25
 """Two rows without a common word are read if they have at least this cosine."""
-MIN_ANSWER_LOGIT = -4.0
-"""A row with a lower logit of the reranker is no answer, so it replaces nothing, and nothing replaces it."""
+MIN_OLDER_LOGIT, MIN_NEWER_LOGIT = 0.0, -4.0
+"""The reranker must take the older row for an answer, and the newer one for a possible answer."""
 MIN_REPLACEMENT_LOGIT = -0.5
 RULE_BONUS = 7.0
 """Added to the logit of a replacement by rules, so that the model can refuse it only if it is sure."""
-_FORMER = re.compile(r"\b(?:originally|initially|at first|used to|previously|formerly|did \w+ (?:first|plan))\b")
+_FORMER = re.compile(
+    r"\b(?:originally|initially|at first|used? to|previously|formerly|did \w+ (?:first|plan))\b"
+    r"|\b(?:did|was|were|had) .*\bbefore\W*\Z"
+)
 """In a question: it asks for what was so before, and what was replaced comes first."""
+
+_OWN = re.compile(r"\b(?:my|our)\b", re.IGNORECASE)
 
 Pair = tuple[int, int]
 """The places of an older and a newer row."""
@@ -126,7 +131,8 @@ def _choose_pairs(
         for newer in compared[:MAX_NEWER_ROWS]
         if (older.place, newer.place) in by_rules
         or (
-            min(logits.get(row.place, MIN_ANSWER_LOGIT) for row in (older, newer)) > MIN_ANSWER_LOGIT
+            logits.get(older.place, MIN_OLDER_LOGIT) > MIN_OLDER_LOGIT
+            and logits.get(newer.place, MIN_NEWER_LOGIT) > MIN_NEWER_LOGIT
             and _is_related(newer, older, asked, _get_cosine(cosines, newer, older))
         )
     ]
@@ -148,7 +154,18 @@ def _is_related(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, co
     if newer.is_note and not (older.is_note and cosine >= SAME_NOTE_COSINE):
         return False
     has_common_word = bool((newer.words & older.words) - filler_words())
-    return (has_common_word or cosine >= MIN_PAIR_COSINE) and not leaves_alone(newer, older, asked)
+    if not (has_common_word or cosine >= MIN_PAIR_COSINE) or leaves_alone(newer, older, asked):
+        return False
+    return newer.part.has_change or not _is_parallel(newer, older, asked)
+
+
+def _is_parallel(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -> bool:
+    """Return whether a row leaves out what the question is about: "Team Beta deploys on Friday" for team Alpha.
+
+    The model takes such rows for replacements: in the weeks that it was trained on, people hardly say them.
+    """
+    is_of_author = all(_OWN.search(text) for text in (asked.text, older.text)) and not _OWN.search(newer.text)
+    return is_of_author or bool(older.part.covered - newer.covered - general_words())
 
 
 async def _read_pairs(
