@@ -33,7 +33,7 @@ _HOLDER = re.compile(r"\bwho(?:'s|s)? (?:has|have|had|got|keeps|holds|looks afte
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedRow:
+class AnswerRow:
     """A row of the answer, ready to be compared."""
 
     place: int
@@ -72,7 +72,7 @@ class ComparedRow:
         """The time, and the place in the session for messages that were stored together."""
         return self.at, self.position
 
-    def fits(self, share: float, other: ComparedRow) -> bool:
+    def fits(self, share: float, other: AnswerRow) -> bool:
         """Return whether the row fits the question at least this share as well as another."""
         return self.score >= share * other.score and self.similarity >= share * other.similarity
 
@@ -100,7 +100,7 @@ class AskedQuestion:
         return self.words.kinds - {"name"}
 
 
-def prepare_rows(asked: AskedQuestion, rows: Sequence[dict[str, Any]]) -> Iterator[ComparedRow]:
+def prepare_rows(asked: AskedQuestion, rows: Sequence[dict[str, Any]]) -> Iterator[AnswerRow]:
     for place, row in enumerate(rows[:MAX_COMPARED_ROWS]):
         record, passage = row.get("record"), row.get("passage")
         happened_at, key = row.get("happened_at"), row.get("key")
@@ -113,7 +113,7 @@ def prepare_rows(asked: AskedQuestion, rows: Sequence[dict[str, Any]]) -> Iterat
         position = record.get("message_index")
         text = str(passage.get("text") or "")
         sentences = [text[start:end] for start, end in islice(find_sentence_spans(text), MAX_SENTENCES)]
-        yield ComparedRow(
+        yield AnswerRow(
             place,
             str(key),
             datetime.min.replace(tzinfo=UTC) if is_undated else datetime.fromisoformat(str(happened_at)),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rem.query.compared_rows import AskedQuestion, ComparedRow
+from rem.query.compared_rows import AskedQuestion, AnswerRow
 from rem.query.own_properties import AUTHOR
 from rem.query.stated_changes import Part, Sentence, calendar_words, filler_words, general_words
 
@@ -36,7 +36,7 @@ MAX_REFERENCE_DISTANCE = 6
 """A correction without a subject ("Actually it's Thursday") refers to one of this many messages before it."""
 
 
-def replaces(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, cosine: float) -> bool:
+def replaces(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion, cosine: float) -> bool:
     """Return whether a row says something else about the question than an older one does."""
     if not _is_comparable(newer, older, asked, cosine):
         return False
@@ -115,7 +115,7 @@ class _Topic:
         return bool(self.common) and not self.missing
 
 
-def _is_comparable(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, cosine: float) -> bool:
+def _is_comparable(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion, cosine: float) -> bool:
     """Return whether a row may replace an older one at all."""
     if newer.time <= older.time or newer.is_about_other_owner:
         return False
@@ -127,7 +127,7 @@ def _is_comparable(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion,
     return not newer.is_note or (older.is_note and cosine >= SAME_NOTE_COSINE)
 
 
-def _is_close(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, cosine: float) -> bool:
+def _is_close(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion, cosine: float) -> bool:
     """Return whether two rows are about something similar.
 
     The vector of a note with many facts says little about one of them. Then the same words and the same kind of value
@@ -137,7 +137,7 @@ def _is_close(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, cosi
     return cosine >= MIN_MOVED_COSINE or (has_same_words and bool(asked.shapes & newer.part.shapes & older.part.shapes))
 
 
-def _renews(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -> bool:
+def _renews(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion) -> bool:
     """Return whether a row says that there is a new value of the asked kind: "The Wi-Fi has a new password: …"."""
     renewed = frozenset().union(*(sentence.renewed for sentence in newer.part.sentences))
     common = (newer.words & older.words) - filler_words() - general_words()
@@ -146,7 +146,7 @@ def _renews(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -> boo
     return bool(shapes) and bool(common) and not missing and bool(asked.words.find_in(renewed))
 
 
-def _is_near_in_session(newer: ComparedRow, older: ComparedRow) -> bool:
+def _is_near_in_session(newer: AnswerRow, older: AnswerRow) -> bool:
     is_same_session = newer.session_id is not None and newer.session_id == older.session_id
     return is_same_session and 0 < newer.position - older.position <= MAX_REFERENCE_DISTANCE
 
@@ -183,7 +183,7 @@ def _names_old_value(new: Sentence, old: Sentence) -> bool:
     return bool(new.negated & old.words) and len(common) > 1
 
 
-def leaves_alone(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -> bool:
+def leaves_alone(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion) -> bool:
     """Return whether a row, even if it corrects an older one, says nothing about what the question asks for."""
     return (
         _misses_point(newer.part, older.part, asked)
@@ -200,7 +200,7 @@ def _misses_point(newer: Part, older: Part, asked: AskedQuestion) -> bool:
     return bool(asked.shapes & older.shapes) and not asked.shapes & newer.shapes and not is_revoked
 
 
-def _misses_name(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -> bool:
+def _misses_name(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion) -> bool:
     """Return whether the question asks for a name, and the newer row has no other one than the older row.
 
     That the dentist's appointment is on Thursday does not change who the dentist is.
@@ -210,7 +210,7 @@ def _misses_name(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -
     return not newer.possible_names - older.words - asked.words.words - filler_words() - general_words()
 
 
-def _is_about_other_day(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -> bool:
+def _is_about_other_day(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion) -> bool:
     """Return whether the question names a day that only the older row has, and the newer one has another, unchanged.
 
     "The meeting on Tuesday is in room 5" says nothing about the meeting on Monday.
@@ -219,7 +219,7 @@ def _is_about_other_day(newer: ComparedRow, older: ComparedRow, asked: AskedQues
     return bool(days - newer.words) and bool(newer.words & calendar_words()) and not newer.part.has_change
 
 
-def _changes_other_value(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -> bool:
+def _changes_other_value(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion) -> bool:
     """Return whether a row has nothing new but a day, a time or a number, and the question asks for something else.
 
     "My sister's wedding is on 21 June" does not change the dress code of the wedding.
@@ -232,7 +232,7 @@ def _changes_other_value(newer: ComparedRow, older: ComparedRow, asked: AskedQue
     return not newer.part.is_revocation and bool(older.part.covered - newer.covered - general_words())
 
 
-def drops_value(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -> bool:
+def drops_value(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion) -> bool:
     """Return whether a row names the value of the older one as dropped, and a new one."""
     if asked.shapes - {"place", "origin"} and _misses_point(newer.part, older.part, asked):
         return False
@@ -244,7 +244,7 @@ def drops_value(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) ->
     return bool(dropped) and is_near and asked.names <= newer.words
 
 
-def _moves(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, topic: _Topic) -> bool:
+def _moves(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion, topic: _Topic) -> bool:
     """Return whether a row with a word of change has another time, place or code for the thing that is asked for."""
     new, old = newer.part, older.part
     if not new.has_change or not topic.is_near or not topic.common:
@@ -257,7 +257,7 @@ def _moves(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, topic: 
     return bool(shapes - {"number", "reason"}) and bool((newer.words & old.words & asked.words.words) - filler_words())
 
 
-def _restates(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, topic: _Topic, cosine: float) -> bool:
+def _restates(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion, topic: _Topic, cosine: float) -> bool:
     """Return whether a row says as much about the question, with another day or time."""
     new, old = newer.part, older.part
     shapes = asked.shapes & new.shapes & old.shapes & {"day", "time"}
@@ -276,7 +276,7 @@ def _revokes(new: Sentence, old: Sentence) -> bool:
     return new.has_change and bool(new.thing) and new.thing <= old.words
 
 
-def _succeeds(new: Part, older: ComparedRow, asked: AskedQuestion, topic: _Topic) -> bool:
+def _succeeds(new: Part, older: AnswerRow, asked: AskedQuestion, topic: _Topic) -> bool:
     """Return whether somebody took the place of the one whom the older row names: "Jonas took over from Priya"."""
     if "name" not in asked.words.kinds or not topic.is_near or len((new.words & older.words) - filler_words()) < 2:
         return False

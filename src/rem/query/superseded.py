@@ -18,7 +18,7 @@ from loguru import logger
 
 from rem.db.sql import query as sql
 from rem.errors import RerankerError
-from rem.query.compared_rows import MAX_COMPARED_ROWS, AskedQuestion, ComparedRow, parse_question, prepare_rows
+from rem.query.compared_rows import MAX_COMPARED_ROWS, AskedQuestion, AnswerRow, parse_question, prepare_rows
 from rem.query.question_words import QuestionWords
 from rem.query.replacement_rules import SAME_NOTE_COSINE, drops_value, leaves_alone, replaces
 from rem.query.stated_changes import filler_words, general_words
@@ -91,7 +91,7 @@ async def mark_superseded(
 
 async def _find_replaced(
     asked: AskedQuestion,
-    compared: Sequence[ComparedRow],
+    compared: Sequence[AnswerRow],
     cosines: Mapping[frozenset[str], float],
     models: AnswerModels,
 ) -> set[Pair]:
@@ -119,11 +119,11 @@ async def _find_replaced(
 
 def _choose_pairs(
     asked: AskedQuestion,
-    compared: Sequence[ComparedRow],
+    compared: Sequence[AnswerRow],
     cosines: Mapping[frozenset[str], float],
     logits: Mapping[int, float],
     by_rules: set[Pair],
-) -> list[tuple[ComparedRow, ComparedRow]]:
+) -> list[tuple[AnswerRow, AnswerRow]]:
     """Return the pairs for the model to read: those of rules, and of related rows that answer the question."""
     possible = [
         (older, newer)
@@ -146,7 +146,7 @@ def _choose_pairs(
     return possible[:MAX_READ_PAIRS]
 
 
-def _is_related(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, cosine: float) -> bool:
+def _is_related(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion, cosine: float) -> bool:
     """Return whether a row is newer, and may be about the same thing. What came later does not change why it was so."""
     if newer.time <= older.time or newer.is_about_other_owner or "reason" in asked.shapes:
         return False
@@ -159,7 +159,7 @@ def _is_related(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion, co
     return newer.part.has_change or not _is_parallel(newer, older, asked)
 
 
-def _is_parallel(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -> bool:
+def _is_parallel(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion) -> bool:
     """Return whether a row leaves out what the question is about: "Team Beta deploys on Friday" for team Alpha.
 
     The model takes such rows for replacements: in the weeks that it was trained on, people hardly say them.
@@ -169,7 +169,7 @@ def _is_parallel(newer: ComparedRow, older: ComparedRow, asked: AskedQuestion) -
 
 
 async def _read_pairs(
-    asked: AskedQuestion, pairs: Sequence[tuple[ComparedRow, ComparedRow]], model: Reranker | None
+    asked: AskedQuestion, pairs: Sequence[tuple[AnswerRow, AnswerRow]], model: Reranker | None
 ) -> dict[Pair, float]:
     """Return the logit of each pair; none if there is no model, or if it fails."""
     if model is None or not pairs:
@@ -183,21 +183,21 @@ async def _read_pairs(
     return {(older.place, newer.place): logit for (older, newer), logit in zip(pairs, logits, strict=True)}
 
 
-def _get_cosine(cosines: Mapping[frozenset[str], float], newer: ComparedRow, older: ComparedRow) -> float:
+def _get_cosine(cosines: Mapping[frozenset[str], float], newer: AnswerRow, older: AnswerRow) -> float:
     return cosines.get(frozenset((newer.entity_id, older.entity_id)), 0.0)
 
 
-def _find_newest(compared: Sequence[ComparedRow], replaced: set[Pair]) -> dict[int, ComparedRow]:
+def _find_newest(compared: Sequence[AnswerRow], replaced: set[Pair]) -> dict[int, AnswerRow]:
     """Return the newest row that replaces each replaced one, by its place."""
     rows = {row.place: row for row in compared}
-    newest: dict[int, ComparedRow] = {}
+    newest: dict[int, AnswerRow] = {}
     for older, newer in sorted(replaced):
         if older not in newest or newest[older].time < rows[newer].time:
             newest[older] = rows[newer]
     return newest
 
 
-def _put_older_first(rows: list[dict[str, Any]], newest: Mapping[int, ComparedRow]) -> list[dict[str, Any]]:
+def _put_older_first(rows: list[dict[str, Any]], newest: Mapping[int, AnswerRow]) -> list[dict[str, Any]]:
     """Return the rows with each replaced one before the newer one, for a question about what was so before."""
     ordered: list[int] = []
     for place in range(len(rows)):
@@ -206,7 +206,7 @@ def _put_older_first(rows: list[dict[str, Any]], newest: Mapping[int, ComparedRo
     return [rows[place] for place in ordered]
 
 
-def _reorder(rows: list[dict[str, Any]], newest: dict[int, ComparedRow], long_places: set[int]) -> list[dict[str, Any]]:
+def _reorder(rows: list[dict[str, Any]], newest: dict[int, AnswerRow], long_places: set[int]) -> list[dict[str, Any]]:
     """Return the rows with each newer one before the older ones. Long texts are not marked: most of them holds."""
     ordered: list[dict[str, Any]] = []
     seen: set[int] = set()
