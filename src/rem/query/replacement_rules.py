@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rem.query.compared_rows import AskedQuestion, AnswerRow
+from rem.query.compared_rows import AnswerRow, AskedQuestion
 from rem.query.own_properties import AUTHOR
 from rem.query.stated_changes import Part, Sentence, calendar_words, filler_words, general_words
 

@@ -18,7 +18,7 @@ from loguru import logger
 
 from rem.db.sql import query as sql
 from rem.errors import RerankerError
-from rem.query.compared_rows import MAX_COMPARED_ROWS, AskedQuestion, AnswerRow, parse_question, prepare_rows
+from rem.query.compared_rows import MAX_COMPARED_ROWS, AnswerRow, AskedQuestion, parse_question, prepare_rows
 from rem.query.question_words import QuestionWords
 from rem.query.replacement_rules import SAME_NOTE_COSINE, drops_value, leaves_alone, replaces
 from rem.query.stated_changes import filler_words, general_words
