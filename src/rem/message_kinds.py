@@ -35,7 +35,6 @@ _DIGIT = re.compile(r"\d")
 _PERSON_PRONOUN = re.compile(r"\b(?:he|him|his|she|her|hers|they|them|their|theirs)\b")
 MIN_PROBABILITY = 0.5
 MIN_SURE_PROBABILITY = 0.9
-MIN_SENTENCE_WORDS = 4
 MIN_QUESTION_PROBABILITY = 0.7
 """A statement that is taken for a question is not remembered, so the model must be sure: "did the dishes"."""
 _SUBJECT_FIRST = re.compile(r"\s*(?:i|we|he|she|they|it|there|this|that)(?:'?(?:m|ve|d|ll|re|s))?\b", re.IGNORECASE)
@@ -131,8 +130,8 @@ def is_topic(text: str) -> bool:
         return False  # "new bike lock, code 7720": nobody searches for a value that is not known yet
     if len(words) > 2 and not _predicate_words().isdisjoint(words):
         return False
-    if len(words) >= MIN_SENTENCE_WORDS and estimate_kind(text)[0] is MessageKind.STATEMENT:
-        return False  # "my parents live in Trier": no list has all verbs
+    if _verb_phrases().match(text.lower()):
+        return False
     if words[:1] in (["my"], ["our"]):
         words = words[1:]  # "my tax id"
     return len(words) <= MAX_TOPIC_WORDS and not any(_is_verb(word) for word in words)
@@ -316,6 +315,11 @@ def _references() -> re.Pattern[str]:
 @cache
 def _continuations() -> re.Pattern[str]:
     return re.compile(alternatives("message_kinds.continuations"))
+
+
+@cache
+def _verb_phrases() -> re.Pattern[str]:
+    return re.compile(alternatives("message_kinds.verb_phrases"))
 
 
 @cache
