@@ -12,6 +12,7 @@ from playwright.sync_api import FilePayload, expect
 from rem.app import Rem
 from rem.context import resolve_user_id
 from rem.jobs.queue import JobQueue
+from rem.models.file import File, ProcessingStatus
 from tests.web.browser import Tab
 
 GUIDE = FilePayload(name="guide.md", mimeType="text/markdown", buffer=b"# Pruning guide\n\nCut apple trees in winter.")
@@ -92,16 +93,28 @@ def test_a_file_of_the_same_format_takes_the_place_of_a_failed_one_under_its_nam
     expect(row).not_to_contain_text("(1)")
 
 
-def test_an_address_that_the_server_may_not_fetch_is_explained_and_tried_again(tab: Tab) -> None:
+def test_an_address_that_the_server_may_not_fetch_is_refused_at_once(tab: Tab) -> None:
     tab.open("/files")
     tab.page.get_by_label("Or fetch").fill("http://127.0.0.1:1/secret.md")
     tab.page.get_by_role("button", name="Fetch", exact=True).click()
+    expect(tab.page.get_by_text("is not in the public network")).to_be_visible()
+    tab.allow("403")
+
+
+def test_an_address_that_could_not_be_fetched_is_tried_again(tab: Tab, with_rem: Callable[..., None]) -> None:
+    address = "http://nowhere.invalid/secret.md"
+
+    async def store(rem: Rem) -> None:
+        failed = File(name="secret.md", uri=address, processing_status=ProcessingStatus.FAILED)
+        await rem.store(str(tab.user)).upsert(failed)
+
+    with_rem(store)
+    tab.open("/files")
     row = tab.page.get_by_role("list", name="Files").get_by_role("listitem")
-    expect(row).to_contain_text("is not in the public network", timeout=60_000)
     with tab.page.expect_response(lambda response: response.url.endswith("/files/uri")) as sent:
         row.get_by_role("button", name="Try again").click()
-    assert sent.value.request.post_data_json == {"uri": "http://127.0.0.1:1/secret.md"}
-    expect(row).to_contain_text("is not in the public network", timeout=60_000)
+    assert sent.value.request.post_data_json == {"uri": address}
+    assert sent.value.ok
 
 
 def test_a_failed_job_is_retried(tab: Tab, with_rem: Callable[..., None]) -> None:
