@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from training.encoder import Encoder, load_base, pad
-from training.train_reranker import Reranker, join
+from training.train_reranker import Reranker, join, split_rows
 
 MAX_QUESTION_TOKENS, MAX_TEXT_TOKENS = 64, 92
 BATCH_PAIRS = 128
@@ -60,8 +60,7 @@ class Candidates:
     def load(cls, path: Path) -> Candidates:
         """Load what training/pack_replacements.py wrote."""
         data = np.load(path)
-        tokens = np.split(data["tokens"].astype(np.int64), data["offsets"][1:-1])
-        rows = [np.flatnonzero(data["row_question"] == number) for number in range(len(data["question"]))]
+        tokens, rows = split_rows(data)
         columns = (data[name] for name in ("row_text", "score", "label", "time", "is_note"))
         separator = data["separator"].astype(np.int64)
         return cls(tokens, data["question"], data["is_corrected"], rows, *columns, separator, data["variants"])

@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,14 +79,20 @@ class Item:
     answers: int
 
 
+def split_rows(data: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return the tokens of each text, and the rows of each question."""
+    tokens = np.split(data["tokens"].astype(np.int64), data["offsets"][1:-1])
+    return tokens, [np.flatnonzero(data["row_question"] == number) for number in range(len(data["question"]))]
+
+
 @dataclass
 class Weeks:
     """The candidates of everyday questions."""
 
     tokens: list[np.ndarray]
-    question: np.ndarray
     rows: list[np.ndarray]
     """The rows of each question."""
+    question: np.ndarray
     text: np.ndarray
     score: np.ndarray
     label: np.ndarray
@@ -95,9 +102,7 @@ class Weeks:
     def load(cls, path: Path) -> Weeks:
         """Load what training/pack_weeks.py wrote."""
         data = np.load(path)
-        tokens = np.split(data["tokens"].astype(np.int64), data["offsets"][1:-1])
-        rows = [np.flatnonzero(data["row_question"] == number) for number in range(len(data["question"]))]
-        return cls(tokens, data["question"], rows, data["row_text"], data["score"], data["label"])
+        return cls(*split_rows(data), data["question"], data["row_text"], data["score"], data["label"])
 
     def choose(self, generator: np.random.Generator) -> list[Item]:
         """Return the answers and wrong candidates of each question."""
