@@ -1,14 +1,14 @@
 """Pack the candidates of weeks (training/week_candidates.py) with their order in time, for train_replacement.py.
 
-python -m training.pack_replacements OUT.npz CANDIDATES.jsonl …
+python -m training.pack_replacements OUT.npz CANDIDATES.jsonl … [--short-facts]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from rem.embeddings.bundled.files import load_tokenizer
 from rem.query.continuations import join_texts
 from rem.query.superseded import SEPARATOR
 from training.pack_weeks import ANSWER, NO_ANSWER, OUTDATED, SIMILARITY_WEIGHT
+from training.short_facts import Triple, make_short_facts
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _COMMON_WORDS = frozenset(
@@ -86,12 +87,16 @@ UNDATED = -1
 
 def main() -> None:
     """Read, tokenize and write."""
-    out, *paths = map(Path, sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("paths", type=Path, nargs="+")
+    parser.add_argument("--short-facts", action="store_true", help="add the facts of training/short_facts.yaml")
+    options = parser.parse_args()
     texts: dict[str, int] = {}
     names = ("question", "is_corrected", "row_question", "row_text", "score", "label", "time", "is_note")
     columns: dict[str, list[float]] = {name: [] for name in names}
-    questions = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
-    made: list[tuple[str, str, str, bool]] = []
+    questions = [json.loads(line) for path in options.paths for line in path.read_text(encoding="utf-8").splitlines()]
+    made: list[Triple] = list(make_short_facts()) if options.short_facts else []
     maker = VariantMaker([question["ask"] for question in questions])
     for number, question in enumerate(questions):
         made += maker.make_variants(question)
@@ -116,7 +121,7 @@ def main() -> None:
     arrays["tokens"] = np.concatenate([np.array(i, dtype=np.uint16) for i in ids])
     arrays["separator"] = np.array(tokenizer.encode(SEPARATOR, add_special_tokens=False).ids, dtype=np.uint16)
     arrays["offsets"] = np.cumsum([0, *map(len, ids)]).astype(np.int32)
-    np.savez_compressed(out, **arrays, variants=np.array(variants, dtype=np.int32))
+    np.savez_compressed(options.out, **arrays, variants=np.array(variants, dtype=np.int32))
     print(f"{len(questions)} questions, {len(columns['label'])} candidates, {len(made)} variants")
 
 
@@ -133,7 +138,7 @@ class VariantMaker:
         self._names = sorted(word for word in words if word[0].isupper())
         self._others = sorted(word for word in words if word.islower())
 
-    def make_variants(self, question: dict[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
+    def make_variants(self, question: dict[str, Any]) -> Iterator[Triple]:
         """Return the question, an older and a newer text, and whether the newer one replaces the older one."""
         ask, rows = question["ask"], question["rows"]
         answers = [join_texts(row["before"], row["text"]) for row in rows if row["answers"]]

@@ -410,6 +410,11 @@ class Rem:
         """The configured embedder. Without one, it raises EmbeddingDisabledError."""
         return self._embedder
 
+    @property
+    def answer_models(self) -> list[str]:
+        """The names of the models that order the rows of answers in plain words."""
+        return [model.name for model in (self._reranker, self._replacements) if model is not None]
+
     async def check_models(self) -> str | None:
         """Run the embedder and the reranker once, and raise their error. Return the reason if there is no embedder."""
         for model in (self._reranker, self._replacements):

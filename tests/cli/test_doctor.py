@@ -125,7 +125,7 @@ def test_doctor_lists_all_checks_and_fails_on_a_problem(dsn: str) -> None:
         ("agents", "ok"),
     ]
     assert "fsync or full_page_writes is off" in checks[4]["finding"]
-    assert checks[7]["finding"] == "0 passages, none embedded yet"
+    assert checks[7]["finding"] == "0 passages, none embedded yet; answers ordered by rem-rank-2 and rem-replace-2"
     assert re.fullmatch(r"\d+ migrations, all applied; texts are not encrypted", checks[5]["finding"])
     broken = rem(
         "doctor",

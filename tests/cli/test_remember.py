@@ -19,6 +19,13 @@ def env(dsn: str) -> dict[str, str]:
     return {"POSTGRES__CONNECTION_STRING": dsn, "REM_USER": _USER, "EMBEDDING__PROVIDER": "none"}
 
 
+def test_question_is_stored_with_a_hint(env: dict[str, str]) -> None:
+    asked = rem("remember", "Where is the boat?", settings=env)
+    assert asked.stdout.strip().endswith("where-is-the-boat")
+    assert "`rem ask` answers questions" in asked.stderr
+    assert "reads like a question" not in rem("remember", "The boat is in Kiel.", settings=env).stderr
+
+
 def test_statements_are_stored_corrected_and_forgotten(env: dict[str, str]) -> None:
     key = output("remember", "My flight is SK1425.", settings=env).strip()
     assert key.endswith("-my-flight-is-sk1425")

@@ -37,6 +37,8 @@ _NOISE = [
     "I bought a ladder.",
 ]
 _REPLACED = [
+    ("my doctor is dr. Adam", "my doctor is dr. Weiss", "who is my doctor"),
+    ("I drive a golf", "sold the golf, I drive a tesla now", "which car do I drive"),
     ("my back hurts on the right side", "my back is fine again btw", "does my back still hurt?"),
     (
         "i parked my bike at the back entrance of the hospital",
@@ -136,6 +138,14 @@ _NOT_REPLACED = [
     ("my exam is on the 14th", "bex cant do may, her exam. lisbon is now 10 sept", "when is my exam"),
     ("bex goes back to uni for speech therapy", "bex cant do may, lisbon is now in september", "what will bex study"),
     ("Marta is my sister.", "Marta is coming on Saturday.", "Who is Marta?"),
+    ("my phone number is 1110", "my office phone number is 2220", "what is my phone number"),
+    (
+        "Search deploys go out every thursday",
+        "Billing deploys go out every wednesday now",
+        "when do search deploys go out",
+    ),
+    ("Team Alpha deploys on Tuesday", "Team Beta deploys on Friday", "When does team Alpha deploy?"),
+    ("My rent is 980 euros.", "The rent of Jonas is 700 euros.", "How much is my rent?"),
     ("Marta likes tulips.", "I cancelled dinner with Marta.", "What does Marta like?"),
     ("The meeting on Monday is in room 4.", "The meeting on Tuesday is in room 5.", "Where is the meeting on Monday?"),
     ("I had lunch with Priya at Noma.", "I had lunch with Jonas at Amass.", "Where did I have lunch with Priya?"),
@@ -298,6 +308,28 @@ async def test_weak_match_is_noted(rem: Rem, sql: asyncpg.Connection[asyncpg.Rec
     assert WEAK_NOTE in (await rem.ask("Who won the chess championship in Reykjavik?", user=_USER)).notes
     for question in ("Who plays the cello?", "Which floor is the broken printer on?", "When does the sauna open?"):
         assert WEAK_NOTE not in (await rem.ask(question, user=_USER)).notes, question
+
+
+async def test_unknown_identifier_is_noted(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
+    await tell(rem, sql, 1, *_NOISE, *(f"Ticket {number} is about the login." for number in range(1721, 1730)))
+    assert WEAK_NOTE in (await rem.ask("What is ticket 1799 about?", user=_USER)).notes
+    known = await rem.ask("What is ticket 1723 about?", user=_USER)
+    assert known.results[0]["record"]["content"] == "Ticket 1723 is about the login."
+    assert WEAK_NOTE not in known.notes
+
+
+@pytest.mark.parametrize(
+    "question", ["What is the latest about the sauna?", "what's new with the sauna", "Was gibt es Neues zur Sauna?"]
+)
+async def test_latest_about_a_topic_comes_newest_first(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record], question: str
+) -> None:
+    told = {4: "The sauna was painted.", 1: "The sauna has a new oven.", 2: "The door of the sauna is stuck."}
+    for days, text in told.items():
+        await tell(rem, sql, days, *_NOISE[:3], text)
+    result = await rem.ask(question, user=_USER)
+    assert [row["record"]["content"] for row in result.results[:3]] == [told[1], told[2], told[4]]
+    assert result.notes[0].startswith("Understood as: the newest about ")
 
 
 async def test_few_texts_answer_clearly_or_not(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:

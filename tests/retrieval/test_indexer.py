@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from rem import Message, Rem, Resource, Session
-from rem.db.sql import query
+from rem.db.sql import fill, query
 from rem.db.store import Store
 from rem.errors import EmbeddingDisabledError, EmbeddingMismatchError
 from rem.retrieval.indexer import IndexBacklog, IndexReport
@@ -383,5 +383,7 @@ async def test_passages_without_embedding_are_found_by_their_index(alice: Store,
     )
     await sql.execute("ANALYZE passages")
     parameters = "default", ["", alice.scope.user_id], list[int](), 100
-    plan = await sql.fetch(f"EXPLAIN {query('passages', 'passages_without_embedding')}", *parameters)
-    assert "passages_without_embedding" in "\n".join(row[0] for row in plan)
+    for order in ("ASC", "DESC"):
+        statement = fill(query("passages", "passages_without_embedding"), order=order)
+        plan = await sql.fetch(f"EXPLAIN {statement}", *parameters)
+        assert "passages_without_embedding" in "\n".join(row[0] for row in plan)

@@ -24,7 +24,7 @@ from rem.retrieval.reranker import Reranker, open_replacement_model
 from rem.settings import RerankerSettings
 
 _QUESTION = "Where do we keep the ladder?"
-_OLDER, _NEWER = "We keep the ladder in the barn.", "The barn was too small, we keep the ladder behind the greenhouse."
+_OLDER, _NEWER = "We keep the ladder in the barn.", "We keep the ladder behind the greenhouse."
 
 
 @pytest.fixture

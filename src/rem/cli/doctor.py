@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from rem.cli.doctor_deployment import Diagnosis, Probe, select_deployment_checks
+from rem.cli.doctor_deployment import Diagnosis, Probe, join_words, select_deployment_checks
 from rem.cli.runtime import JsonOption, run_async
 
 if TYPE_CHECKING:
@@ -310,15 +310,16 @@ async def _check_search() -> str:
         await _check_language(rem)
         state = await rem.check_index()
         why_words_only = await rem.check_models()
+        models = join_words(rem.answer_models)
     if state.unindexed_rows:
         raise DatabaseError(
             f"{format_count(state.unindexed_rows, 'row')} of text are not indexed: run `rem db index --rescan`."
         )
     waiting = f"; {format_count(state.backlog.rows, 'row')} waiting" if state.backlog.rows else ""
     embedded = f"{state.embedded} embedded by {state.model}" if state.model else "none embedded yet"
-    return f"{format_count(state.passages, 'passage')}, {embedded}{waiting}" + (
-        f". {why_words_only}" if why_words_only else ""
-    )
+    ordered = f"; answers ordered by {models}" if models else ""
+    reason = f". {why_words_only}" if why_words_only else ""
+    return f"{format_count(state.passages, 'passage')}, {embedded}{waiting}{ordered}{reason}"
 
 
 async def _check_language(rem: Rem) -> None:

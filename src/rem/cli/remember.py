@@ -40,6 +40,8 @@ def remember(
 ) -> None:
     """Store a statement as a note, and print its key. Queries, chat and dreams use it from then on."""
     from rem.cli.output import print_json
+    from rem.message_kinds import classify_message
+    from rem.models.message import MessageKind
 
     owner = require_user(user)
     statement = sys.stdin.read() if text == "-" else text
@@ -49,6 +51,8 @@ def remember(
         return stored, rem.database.privacy.list_masked([statement])
 
     stored, masked = run_with_rem(work)
+    if classify_message(statement) is MessageKind.QUESTION:
+        print_to_stderr("This reads like a question. It is stored as it is; `rem ask` answers questions.")
     if masked:
         from rem.privacy.policy import describe_masked
 

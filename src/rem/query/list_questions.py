@@ -73,6 +73,14 @@ def read_list_question(text: str, phrase: TimePhrase | None, now: datetime, *, h
     return _read_list(words, period)
 
 
+def find_latest_topic(text: str) -> str:
+    """Return the topic of a question for the newest about it: "What is the latest about the boat?", or ""."""
+    start = _pattern("latest_about").match(text.casefold().replace("’", "'"))
+    # Folding may change the length of a text. Then it is searched as it is.
+    is_same_length = len(text) == len(text.casefold())
+    return text[start.end() :].strip(" ?!.,;:…") if start and is_same_length else ""
+
+
 def _find_counted(rest: str) -> str | None:
     """Return the kind of things that a question counts, or None."""
     start = _pattern("count").match(rest)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +23,16 @@ from rem.query.executor import note_misspelt_clause
 from rem.query.language.grammar import FIRST_WORDS, TIME_WORDS, VERBS
 from rem.query.language.parser import parse_query
 from rem.query.language.printer import print_query
-from rem.query.list_questions import read_list_question
+from rem.query.list_questions import find_latest_topic, read_list_question
 from rem.query.own_properties import states_asked_property
 from rem.query.question_names import Connection, QuestionNames, asks_when, find_names, is_explicit_key
-from rem.query.question_words import QuestionWords
+from rem.query.question_words import QuestionWords, find_content_words
 from rem.query.read_time import ReadTimeLimit
 from rem.query.role_names import find_role_names
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.time_phrases import Period, find_time_phrase, format_time
 from rem.query.value_kinds import find_wanted_kinds
+from rem.retrieval.identifiers import find_identifiers
 from rem.rules import word_set
 from rem.text import fold_text, split_sentences, split_words
 
@@ -100,6 +101,8 @@ class Reading:
     """Rows of this time come first among equally good ones."""
     is_overview: bool = False
     """Whether everything about a thing is asked for. Then the facts that dreams collected come first."""
+    latest_topic: str = ""
+    """The newest rows with the words of this topic come first."""
 
 
 async def ask(executor: QueryExecutor, store: Store, text: str, limit: int | None = None) -> QueryResult:
@@ -163,6 +166,8 @@ async def read_question(store: Store, text: str, now: datetime) -> Reading:
             max_rows=listed.max_rows,
             if_empty=listed.if_empty,
         )
+    if topic := find_latest_topic(text):
+        return Reading(Search(topic), meaning=f"the newest about {topic[:MAX_SHOWN_QUERY_CHARS]}", latest_topic=topic)
     if asked := _first_known(names.asked, keys):
         return Reading(Lookup((asked,)), also=search, is_overview=names.is_overview)
     if phrase and (reading := _read_time(search, now)):
@@ -269,22 +274,30 @@ async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Rea
         notes = [f"Understood as: {_describe(query, '')}", *reading.notes, f"There is nothing for: {_shorten(missed)}"]
     if reading.also is not None and query != _apply_limit(reading.also, limit):
         also = _apply_limit(reading.also, limit)
-        added = (await _run(executor, store, text, also)).results
-        merged = _merge(result, added, query, also, is_overview=reading.is_overview)
+        added = await _run(executor, store, text, also)
+        merged = _merge(result, added.results, query, also, is_overview=reading.is_overview)
         if isinstance(also, Search) and merged is not result:
             notes.append(f"Then: {_shorten(also)}")
-        result = merged
+        result = replace(merged, notes=tuple(dict.fromkeys((*merged.notes, *added.notes))))
     if query == _apply_limit(reading.query, limit) and isinstance(query, Search) and _is_weak(text, query, result):
         notes.append(WEAK_NOTE)
     if reading.if_empty and not result.results:
         notes.append(reading.if_empty)
     if reading.period is not None:
         result = replace(result, results=_put_time_first(result.results, reading.period))
+    if reading.latest_topic:
+        result = replace(result, results=_put_newest_first(result.results, reading.latest_topic))
     return replace(result, notes=(*notes, *result.notes))
 
 
 def _is_weak(question: str, query: Search, result: QueryResult) -> bool:
-    """Return whether the best rows share little with the question, by words and by meaning."""
+    """Return whether the best rows share little with the question, by words and by meaning.
+
+    If the question has an identifier, such as a ticket number, that no row has, they are about something else.
+    """
+    asked = {identifier.joined for identifier in find_identifiers(question)}
+    if asked and not any(asked & {found.joined for found in find_identifiers(get_text(row))} for row in result.results):
+        return True
     best = [row for row in result.results[:2] if isinstance(row.get("similarity"), float)]
     is_tiny = len(result.results) <= min(MAX_TINY_ROWS, query.limit - 1)
     return bool(best) and not any(_is_clear(question, row, is_tiny=is_tiny) for row in best)
@@ -440,6 +453,18 @@ def _put_time_first(rows: list[dict[str, Any]], period: Period) -> list[dict[str
         return (row.get("score") or 0) >= NEAR_BEST_SCORE * best and _happened_in(row, period)
 
     return sorted(rows, key=lambda row: not is_first(row))
+
+
+def _put_newest_first(rows: list[dict[str, Any]], topic: str) -> list[dict[str, Any]]:
+    """Return the rows with those that have all words of a topic first, the newest before older ones."""
+    asked = QuestionWords.of(topic)
+    about = [row for row in rows if asked.find_in(find_content_words(get_text(row))) == asked.words]
+    newest = sorted(about, key=_get_time, reverse=True)
+    return [*newest, *(row for row in rows if row not in about)]
+
+
+def _get_time(row: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(row["happened_at"]) if row.get("happened_at") else datetime.min.replace(tzinfo=UTC)
 
 
 def _happened_in(row: dict[str, Any], period: Period) -> bool:

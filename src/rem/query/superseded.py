@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -19,9 +20,10 @@ from loguru import logger
 from rem.db.sql import query as sql
 from rem.errors import RerankerError
 from rem.query.compared_rows import MAX_COMPARED_ROWS, AnswerRow, AskedQuestion, parse_question, prepare_rows
-from rem.query.question_words import QuestionWords
+from rem.query.question_words import QuestionWords, stem_word
 from rem.query.replacement_rules import SAME_NOTE_COSINE, drops_value, leaves_alone, replaces
 from rem.query.stated_changes import filler_words, general_words
+from rem.text import split_words
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -38,7 +40,9 @@ MIN_PAIR_COSINE = 0.25
 """Two rows without a common word are read if they have at least this cosine."""
 MIN_OLDER_LOGIT, MIN_NEWER_LOGIT = 0.0, -4.0
 """The reranker must take the older row for an answer, and the newer one for a possible answer."""
-MIN_REPLACEMENT_LOGIT = -0.5
+MIN_REPLACEMENT_LOGIT = 0.0
+MIN_PARALLEL_RATIO = 0.5
+"""The share of common words of two texts that say the same of different things."""
 RULE_BONUS = 7.0
 """Added to the logit of a replacement by rules, so that the model can refuse it only if it is sure."""
 _FORMER = re.compile(
@@ -46,8 +50,6 @@ _FORMER = re.compile(
     r"|\b(?:did|was|were|had) .*\bbefore\W*\Z"
 )
 """In a question: it asks for what was so before, and what was replaced comes first."""
-
-_OWN = re.compile(r"\b(?:my|our)\b", re.IGNORECASE)
 
 Pair = tuple[int, int]
 """The places of an older and a newer row."""
@@ -156,16 +158,21 @@ def _is_related(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion, cosine
     has_common_word = bool((newer.words & older.words) - filler_words())
     if not (has_common_word or cosine >= MIN_PAIR_COSINE) or leaves_alone(newer, older, asked):
         return False
-    return newer.part.has_change or not _is_parallel(newer, older, asked)
+    return not _is_parallel(newer, older)
 
 
-def _is_parallel(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion) -> bool:
-    """Return whether a row leaves out what the question is about: "Team Beta deploys on Friday" for team Alpha.
+def _is_parallel(newer: AnswerRow, older: AnswerRow) -> bool:
+    """Return whether a row says the same of something else: "Team Beta deploys on Friday" for team Alpha.
 
-    The model takes such rows for replacements: in the weeks that it was trained on, people hardly say them.
+    The model tells most such rows from replacements, but hardly those with words of nearly the same meaning.
     """
-    is_of_author = all(_OWN.search(text) for text in (asked.text, older.text)) and not _OWN.search(newer.text)
-    return is_of_author or bool(older.part.covered - newer.covered - general_words())
+    missing = older.part.covered - newer.covered - general_words()
+    if not missing:
+        return False
+    old, new = (list(map(stem_word, split_words(text[:MAX_TEXT_CHARS]))) for text in (older.text, newer.text))
+    matcher = SequenceMatcher(None, old, new, autojunk=False)
+    exchanged = (old[start:end] for change, start, end, _, _ in matcher.get_opcodes() if change == "replace")
+    return matcher.ratio() >= MIN_PARALLEL_RATIO and any(not missing.isdisjoint(words) for words in exchanged)
 
 
 async def _read_pairs(

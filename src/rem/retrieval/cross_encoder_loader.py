@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 OWN_MODEL = "rem-rank-2"
-REPLACEMENT_MODEL = "rem-replace-1"
+REPLACEMENT_MODEL = "rem-replace-2"
 """It says whether the newer one of two texts replaces the older one, as an answer to a question."""
 MAX_OWN_QUESTION_TOKENS = 64
 """REM's own model was trained with questions of at most this length."""

@@ -186,7 +186,7 @@ class Indexer:
         """
         async with self._database.connection() as connection, connection.transaction():
             parameters = (*_scope_parameters(scope), postponed)
-            entry = await connection.fetchrow(query("passages", "take_from_queue"), *parameters)
+            entry = await connection.fetchrow(_fill_order("take_from_queue", scope), *parameters)
             if entry is None:
                 return None
             tenant_id, entity_type, ids = entry["tenant_id"], entry["entity_type"], entry["entity_ids"]
@@ -284,7 +284,7 @@ class Indexer:
     async def _load_next_batch(self, scope: Scope | None, excluded: Sequence[int], size: int) -> _Batch | None:
         async with self._database.connection() as connection:
             parameters = (*_scope_parameters(scope), list(excluded), size)
-            passages = await connection.fetch(query("passages", "passages_without_embedding"), *parameters)
+            passages = await connection.fetch(_fill_order("passages_without_embedding", scope), *parameters)
             if not passages:
                 return None
             model = await load_or_record_model(connection, self._embedder)
@@ -424,3 +424,8 @@ def vector_to_text(vector: Vector) -> str:
 
 def _scope_parameters(scope: Scope | None) -> tuple[str | None, list[str]]:
     return (scope.tenant_id, visible_owners(scope)) if scope else (None, [])
+
+
+def _fill_order(name: str, scope: Scope | None) -> str:
+    """Return a statement that reads the queue: the newest entries of one scope first, or the oldest of everyone."""
+    return fill(query("passages", name), order="DESC" if scope else "ASC")

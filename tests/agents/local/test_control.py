@@ -19,6 +19,12 @@ from rem.agents.local.control import Command, parse_command
         ("Correct: my flight is SK1427", "correct", {"what": "my flight", "to": "my flight is SK1427"}),
         ("Correction: I live in Aarhus", "correct", {"what": "I live", "to": "I live in Aarhus"}),
         ("Change my flight to SK1427", "correct", {"what": "my flight", "to": "My flight is SK1427"}),
+        ("Change my flight to: SK1427", "correct", {"what": "my flight", "to": "My flight is SK1427"}),
+        (
+            "correct the boat to: the boat is in Laboe",
+            "correct",
+            {"what": "the boat", "to": "the boat is in Laboe"},
+        ),
         ("Remember that Marta likes tea.", "remember", {"text": "Marta likes tea."}),
         ("Please note: the gate code is 4711", "remember", {"text": "the gate code is 4711"}),
         ("Don't forget that my flight is SK1427", "remember", {"text": "my flight is SK1427"}),

@@ -9,6 +9,7 @@ import pytest
 
 from rem.agents.local.excerpts import describe_date, parse_search_result, write_answer
 from rem.query.natural import WEAK_NOTE
+from rem.query.verbs.search import WAITING_NOTE
 
 
 def write_lines(*rows: dict[str, Any], query_type: str = "SEARCH") -> list[str]:
@@ -103,6 +104,14 @@ def test_weak_match_is_not_called_an_answer() -> None:
     weak = write_answer(parse_search_result({**result, "notes": [WEAK_NOTE]}, ["Why?"]))
     assert weak.startswith("I found nothing that clearly answers this. The nearest texts in memory:")
     assert "The cat." in weak
+
+
+def test_answer_says_that_not_everything_was_searched() -> None:
+    rows = [{"table": "resources", "key": "a", "text": "The cat."}]
+    for results in (rows, []):
+        result = {"query_type": "SEARCH", "results": results}
+        assert WAITING_NOTE not in write_answer(parse_search_result(result, ["Why?"]))
+        assert write_answer(parse_search_result({**result, "notes": [WAITING_NOTE]}, ["Why?"])).endswith(WAITING_NOTE)
 
 
 def test_edge_is_written_in_its_direction() -> None:

@@ -15,6 +15,7 @@ from rem.db.store import Store
 from rem.errors import EmbeddingDisabledError, InvalidInputError, SettingsError
 from rem.query.result import QueryResult
 from rem.query.syntax_tree import Search
+from rem.query.verbs.search import MAX_INDEXED_ROWS, WAITING_NOTE
 from rem.settings import RerankerSettings, SearchSettings, Settings
 from tests.cases import cases
 from tests.retrieval.tiny_cross_encoder import write_model
@@ -102,6 +103,19 @@ async def test_new_row_is_found_at_once(rem: Rem, alice: Store) -> None:
     await alice.modify(Resource, tea.id, lambda row: row.model_copy(update={"content": "Coffee"}))
     assert _keys(await rem.query('SEARCH "sencha" MODE text', user=ALICE)) == []
     assert _keys(await rem.query('SEARCH "coffee" MODE text', user=ALICE)) == ["tea"]
+
+
+async def test_newest_rows_are_found_before_a_long_queue_is_indexed(rem_without_embedder: Rem) -> None:
+    alice = rem_without_embedder.store(user=ALICE)
+    for number in range(3 * MAX_INDEXED_ROWS // 100):
+        await alice.upsert_many(Resource(name=f"Log {number} {n}", content="The boat is here.") for n in range(100))
+    await alice.upsert(Resource(name="Code word", content="The code word of the boat is heliotrope."))
+    result = await rem_without_embedder.query('SEARCH "code word boat" LIMIT 1', user=ALICE)
+    assert _keys(result) == ["code-word"]
+    assert result.notes[-1] == WAITING_NOTE
+    answer = await rem_without_embedder.ask("What is the code word of the boat?", user=ALICE)
+    assert answer.results[0]["key"] == "code-word"
+    assert WAITING_NOTE in answer.notes
 
 
 async def test_hit_shows_its_best_passage(rem: Rem, alice: Store) -> None:

@@ -23,7 +23,7 @@ _FORGET = re.compile(
 )
 _CORRECT = re.compile(rf"{_POLITE}(?:correct(?:ion|ed)?|fix|update)\s*[:,–-]\s*(?P<to>\S.*)", re.IGNORECASE | re.DOTALL)
 _CHANGE = re.compile(
-    rf"{_POLITE}(?:correct|change|update)\s+(?P<what>(?:my|our|the|his|her|their)\s\S.*?)\s+(?:to|into)\s+(?P<to>\S.*)",
+    rf"{_POLITE}(?:correct|change|update)\s+(?P<what>(?:my|our|the|his|her|their)\s\S.*?)\s+(?:to|into)(?P<colon>:?)\s+(?P<to>\S.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _REMEMBER = re.compile(
@@ -72,12 +72,18 @@ def parse_command(text: str) -> Command | None:
         return Command("correct", {"what": _find_topic(new_text), "to": new_text})
     if changed := _CHANGE.fullmatch(text):
         what, value = changed["what"].strip(), changed["to"].strip()
-        return Command("correct", {"what": what, "to": f"{what[:1].upper()}{what[1:]} is {value}"})
+        # "Correct my code word to: my code word is heron" gives the whole sentence.
+        is_sentence = changed["colon"] and _SUBJECT.match(value)
+        return Command("correct", {"what": what, "to": value if is_sentence else f"{_capitalize(what)} is {value}"})
     if forgotten := _FORGET.fullmatch(text):
         what = forgotten["what"].strip(" .!?")
         words = set(split_words(what))
         return Command("forget", {"what": what}) if words - _NOTHING or words & _ALL else None
     return None
+
+
+def _capitalize(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def choose_step(

@@ -14,6 +14,7 @@ import orjson
 from rem.agents.local.plain_markdown import strip_markdown
 from rem.query.list_questions import NOTHING_STORED
 from rem.query.natural import WEAK_NOTE
+from rem.query.verbs.search import WAITING_NOTE
 from rem.text import collapse_spaces, shorten_message_key
 from rem.tools import excerpt
 from rem.tools.rows import find_note_title, find_text
@@ -101,6 +102,8 @@ class Excerpts:
     """Rows of a list that are not shown."""
     remark: str = ""
     """Text for an answer without rows."""
+    warning: str = ""
+    """What was not searched."""
 
     @property
     def keys(self) -> list[str]:
@@ -133,6 +136,7 @@ def parse_search_result(content: Any, questions: Sequence[str], *, is_lookup: bo
         is_list=is_list,
         hidden=len(quoted) - len(items) if is_list else 0,
         remark=next((note for note in notes if note.startswith(NOTHING_STORED)), ""),
+        warning=WAITING_NOTE if WAITING_NOTE in notes else "",
     )
 
 
@@ -161,6 +165,11 @@ def shorten(text: str) -> str:
 
 def write_answer(excerpts: Excerpts) -> str:
     """Return the answer to a question, in Markdown."""
+    answer = _write_body(excerpts)
+    return f"{answer}\n\n{excerpts.warning}" if excerpts.warning else answer
+
+
+def _write_body(excerpts: Excerpts) -> str:
     if excerpts.error is not None:
         return f"The memory could not be searched: {excerpts.error}\n\n{NOTICE} either: set `LLM__DEFAULT_MODEL`."
     if not excerpts.items and excerpts.remark:

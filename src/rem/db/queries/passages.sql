@@ -3,13 +3,14 @@
 SELECT name, search_fields, title_field FROM rem.entity_types WHERE search_fields <> '{}'
 
 -- name: take_from_queue
--- Take the oldest entry of the queue that no other indexer works on, for everyone or for one scope.
+-- Take an entry of the queue that no other indexer works on: the oldest of everyone, or the newest of one scope, because a search
+-- that indexes only a part of a long queue must find what was just said.
 -- MATERIALIZED: as a part of the join, the LIMIT might run again for every row of the queue, and all would be deleted.
 -- Hold the owner's indexing lock in shared mode until the end of the transaction. `is_locked` is false while the owner forgets.
 WITH taken AS MATERIALIZED (
   SELECT o.tenant_id, o.id FROM rem.search_queue o
   WHERE o.id <> ALL ($3::bigint[]) AND ($1::text IS NULL OR (o.tenant_id = $1 AND o.owner = ANY ($2::text[])))
-  ORDER BY o.id LIMIT 1 FOR UPDATE SKIP LOCKED)
+  ORDER BY o.id {order} LIMIT 1 FOR UPDATE SKIP LOCKED)
 DELETE FROM rem.search_queue q USING taken
 WHERE (q.tenant_id, q.id) = (taken.tenant_id, taken.id)
 RETURNING q.tenant_id, q.owner, q.entity_type, q.entity_ids,
@@ -57,7 +58,7 @@ SELECT p.tenant_id, p.owner, p.id, p.entity_type, p.entity_id, p.field, p.starts
 WHERE p.embedding IS NULL AND p.id <> ALL ($3::bigint[])
   AND ($1::text IS NULL OR (p.tenant_id = $1 AND p.owner = ANY ($2::text[])))
 -- In the order of the partial index. Otherwise the planner scans all passages while many have no embedding, and keeps that plan.
-ORDER BY p.tenant_id, p.owner, p.id LIMIT $4
+ORDER BY p.tenant_id {order}, p.owner {order}, p.id {order} LIMIT $4
 
 -- name: passages_of_other_models
 SELECT p.tenant_id, p.owner, p.id, p.entity_type, p.entity_id, p.field, p.starts, p.ends FROM rem.passages p

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 MAX_INDEXED_ROWS = 256
 """A search indexes at most this many new rows itself, to stay fast. A note tells when more rows are not indexed yet."""
 MAX_INDEXING_SECONDS = 2.0
+WAITING_NOTE = "Some rows are not indexed yet and were not searched: `rem db index` indexes them now."
 MAX_QUERY_CHARS = 10_000
 MAX_LIMIT_ROWS = 2**31 - 1
 """The rest of a longer text is ignored: no passage is that long, and it would only take time."""
@@ -90,7 +91,7 @@ class Searcher:
             await self._index_new_rows(store.scope, report)
             response = await self._fetch(store, statement, parameters, vector, report)
         if response["waiting"]:
-            report.notes.append("Some rows are not indexed yet and were not searched: `rem db index` indexes them now.")
+            report.notes.append(WAITING_NOTE)
         rows = await self._rerank(query, response["hits"], report)
         return QueryResult("SEARCH", rows, tuple(report.notes), tuple(report.steps))
 
