@@ -31,8 +31,24 @@ _QUERY = re.compile(r"(?:REM\s+)?(?:LOOKUP|FUZZY|SEARCH|TRAVERSE|SQL|SELECT|WITH
 _QUOTED_TEXT = re.compile(r"(?:\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|```.*```)\s*(.*)", re.DOTALL)
 _CLAUSE_END = re.compile(r"[,;:]\s+|\s+[-–—]\s+")
 _WORDLIKE = re.compile(r"\w")
+_WORD = re.compile(r"[^\W\d_]+")
 _DIGIT = re.compile(r"\d")
 _PERSON_PRONOUN = re.compile(r"\b(?:he|him|his|she|her|hers|they|them|their|theirs)\b")
+_KEYS_BESIDE = {
+    "a": "qwsz",
+    "c": "xvdf",
+    "e": "wrsd",
+    "h": "gjyubn",
+    "i": "uojk",
+    "n": "bhjm",
+    "o": "ipkl",
+    "r": "etdf",
+    "s": "adwezx",
+    "t": "ryfg",
+    "w": "qeas",
+    "y": "tugh",
+}
+"""The keys beside those of question words."""
 MIN_PROBABILITY = 0.5
 MIN_SURE_PROBABILITY = 0.9
 MIN_QUESTION_PROBABILITY = 0.7
@@ -220,12 +236,21 @@ def _classify_sentence(sentence: str) -> Iterator[tuple[MessageKind, int, int]]:
             yield MessageKind.STATEMENT, start, clause
         yield MessageKind.QUESTION, start if clause is None else clause, end
         return
-    if _questions().match(folded, start) or _asks_at_end(folded[start:end]):
+    if _begins_as_question(folded, start) or _asks_at_end(folded[start:end]):
         yield MessageKind.QUESTION, offset, end
     elif _is_courtesy(folded[start:end]):
         yield MessageKind.SMALL_TALK, offset, end
     else:
         yield MessageKind.STATEMENT, offset, end
+
+
+def _begins_as_question(sentence: str, start: int) -> bool:
+    """Return whether a sentence begins like a question, perhaps with a misspelt question word: "waht is my code"."""
+    if _questions().match(sentence, start):
+        return True
+    word = _WORD.match(sentence, start)
+    meant = _misspelt_question_words().get(word.group(), ()) if word else ()
+    return any(_questions().match(f"{other}{sentence[word.end() :]}") for other in meant if word)
 
 
 def _ends_as_question(sentence: str) -> bool:
@@ -330,6 +355,23 @@ def _leads() -> re.Pattern[str]:
 @cache
 def _questions() -> re.Pattern[str]:
     return re.compile(alternatives("message_kinds.questions"))
+
+
+@cache
+def _misspelt_question_words() -> dict[str, tuple[str, ...]]:
+    """Return what a misspelt question word may mean.
+
+    A letter is missing, doubled, in the place of the next one, or that of a key beside its own.
+    """
+    meant: dict[str, set[str]] = {}
+    for word in word_set("message_kinds.question_words"):
+        for place, letter in enumerate(word):
+            before, after = word[:place], word[place + 1 :]
+            beside = (f"{before}{other}{after}" for other in ("", letter * 2, *_KEYS_BESIDE[letter]))
+            for misspelt in (*beside, f"{before}{after[:1]}{letter}{after[1:]}"):
+                meant.setdefault(misspelt, set()).add(word)
+    real = word_set("message_kinds.question_words") | word_set("message_kinds.no_question_words")
+    return {word: tuple(sorted(others)) for word, others in meant.items() if len(word) > 2 and word not in real}
 
 
 @cache
