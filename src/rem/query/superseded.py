@@ -40,7 +40,10 @@ MIN_PAIR_COSINE = 0.25
 """Two rows without a common word are read if they have at least this cosine."""
 MIN_OLDER_LOGIT, MIN_NEWER_LOGIT = 0.0, -4.0
 """The reranker must take the older row for an answer, and the newer one for a possible answer."""
-MIN_REPLACEMENT_LOGIT = 0.0
+MIN_REPLACEMENT_LOGIT = 1.0
+"""A right answer that is marked as replaced is worse than an old one that comes first."""
+MAX_LEFT_OUT_WORDS = 1
+"""Words of the question that a newer row without a word of change may leave out."""
 MIN_PARALLEL_RATIO = 0.5
 """The share of common words of two texts that say the same of different things."""
 RULE_BONUS = 7.0
@@ -158,15 +161,16 @@ def _is_related(newer: AnswerRow, older: AnswerRow, asked: AskedQuestion, cosine
     has_common_word = bool((newer.words & older.words) - filler_words())
     if not (has_common_word or cosine >= MIN_PAIR_COSINE) or leaves_alone(newer, older, asked):
         return False
-    return not _is_parallel(newer, older)
+    missing = older.part.covered - newer.covered - general_words()
+    return not _is_parallel(newer, older, missing) and (len(missing) <= MAX_LEFT_OUT_WORDS or newer.part.has_change)
 
 
-def _is_parallel(newer: AnswerRow, older: AnswerRow) -> bool:
+def _is_parallel(newer: AnswerRow, older: AnswerRow, missing: frozenset[str]) -> bool:
     """Return whether a row says the same of something else: "Team Beta deploys on Friday" for team Alpha.
 
-    The model tells most such rows from replacements, but hardly those with words of nearly the same meaning.
+    `missing` are the words of the question that only the older one has. The model tells most such rows from
+    replacements, but hardly those with words of nearly the same meaning.
     """
-    missing = older.part.covered - newer.covered - general_words()
     if not missing:
         return False
     old, new = (list(map(stem_word, split_words(text[:MAX_TEXT_CHARS]))) for text in (older.text, newer.text))
