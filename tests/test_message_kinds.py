@@ -334,6 +334,7 @@ def test_message_without_a_subject_of_its_own_continues_the_one_before(text: str
         ("hwo much did the dishwasher cost", MessageKind.QUESTION),
         ("hat did the lab find out", MessageKind.QUESTION),
         ("wo is belmiro", MessageKind.QUESTION),
+        ("wot time does the bus go", MessageKind.QUESTION),
         ("Chen is coming on Friday", MessageKind.STATEMENT),
         ("Huw is the new conductor", MessageKind.STATEMENT),
         ("hat and gloves are in the hall cupboard", MessageKind.STATEMENT),
