@@ -303,6 +303,35 @@ async def test_statement_about_something_else_replaces_nothing(
     assert not [row for row in rows if "superseded_by" in row]
 
 
+@pytest.mark.parametrize(
+    ("other", "right", "question"),
+    [
+        ("My first exam is on November 24.", "The second exam is on December 8.", "when is my second exam?"),
+        ("Nils goes to Oakfield School.", "Freya goes to Sunhill School.", "which school does freya go to"),
+        ("My office is in room 12.", "My office at the university is in room 308.", "where is my university office?"),
+    ],
+)
+async def test_fact_about_another_thing_is_not_marked_as_replaced(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record], other: str, right: str, question: str
+) -> None:
+    await tell(rem, sql, 5, other)
+    await tell(rem, sql, 1, right, *_NOISE)
+    rows = await answer(rem, question)
+    assert rows[0]["record"]["content"] == right
+    assert not [row for row in rows if "superseded_by" in row]
+
+
+@pytest.mark.parametrize("question", ["what is the gate code", "tell me the gate code", "gate code"])
+async def test_later_message_replaces_a_remembered_statement(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record], question: str
+) -> None:
+    await rem.remember("The gate code is 4471.", user=_USER)
+    await tell(rem, sql, 0, "The gate code is 5518 now.")
+    rows = (await rem.ask(question, user=_USER)).results
+    assert [row["record"]["content"] for row in rows[:2]] == ["The gate code is 5518 now.", "The gate code is 4471."]
+    assert "superseded_by" in rows[1]
+
+
 async def test_weak_match_is_noted(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     await tell(rem, sql, 1, *_NOISE)
     assert WEAK_NOTE in (await rem.ask("Who won the chess championship in Reykjavik?", user=_USER)).notes

@@ -115,11 +115,21 @@ async def _find_replaced(
     certain = confirmed | {(older.place, newer.place) for older, newer in found if drops_value(newer, older, asked)}
     read = _choose_pairs(asked, compared, cosines, models.logits, by_rules - certain)
     logits = await _read_pairs(asked, read, models.replacements)
+    rows = {row.place: row for row in compared}
     return certain | {
-        pair
-        for pair in by_rules | logits.keys()
-        if pair not in logits or logits[pair] + RULE_BONUS * (pair in by_rules) > MIN_REPLACEMENT_LOGIT
+        (older, newer)
+        for older, newer in by_rules | logits.keys()
+        if logits.get((older, newer), 0.0) + RULE_BONUS * ((older, newer) in by_rules) > MIN_REPLACEMENT_LOGIT
+        and not _is_beside_question(rows[newer], rows[older])
     }
+
+
+def _is_beside_question(newer: AnswerRow, older: AnswerRow) -> bool:
+    """Return whether the older row lacks a word of the question and comes after the newer one: it is no old answer.
+
+    "When is my second exam?" is answered by the second one, and says nothing about the first.
+    """
+    return newer.place < older.place and bool(newer.part.covered - older.covered - general_words())
 
 
 def _choose_pairs(

@@ -52,7 +52,9 @@ SELECT named.keys,
          THEN (SELECT count(DISTINCT near.key)::integer
                FROM (SELECT match ->> 1 AS key, rank() OVER (ORDER BY (match ->> 2)::float8 DESC) AS rank
                      FROM json_array_elements(rem.rem_fuzzy($1, $2, $4, $5, $6, NULL)::json) AS match
-                     WHERE match ->> 3 = 'key' AND match ->> 0 <> ALL ($7::text[])) AS near
+                     WHERE match ->> 3 = 'key' AND match ->> 0 <> ALL ($7::text[])
+                       -- The key of a remembered statement is the date and its first words, which name no thing.
+                       AND match ->> 1 !~ '^\d{4}-\d\d-\d\d-') AS near
                WHERE near.rank = 1)
          ELSE 0
        END AS nearest
