@@ -19,6 +19,7 @@ from rem.cli.main import app
 from rem.jobs.queue import JobQueue
 from rem.settings import MetricsSettings, Settings
 from tests.api.live_server import client, served
+from tests.cli.test_serve import serving
 
 REPOSITORY = Path(__file__).parent.parent
 MANIFESTS = sorted((REPOSITORY / "manifests").rglob("*.yaml"))
@@ -128,6 +129,17 @@ def test_compose_keeps_secrets_out_of_the_file() -> None:
         service = COMPOSE["services"][name]
         assert service["read_only"]
         assert service["cap_drop"] == ["ALL"]
+
+
+@pytest.mark.parametrize("source", ["compose.yaml", "settings.yaml"])
+def test_api_starts_with_the_settings_of_the_containers(source: str, dsn: str, sql: object) -> None:
+    assert sql is not None
+    text = (REPOSITORY / "Dockerfile").read_text()
+    image = dict(re.findall(r"\b(API__\w+)=(\S+)", text))
+    given = COMPOSE["x-rem"]["environment"] if source == "compose.yaml" else get_config_map()
+    secrets = {"AUTH__SESSION_SECRET": "0" * 64, "METRICS__TOKEN": "1" * 64, "POSTGRES__CONNECTION_STRING": dsn}
+    with serving(settings={**image, **given, **secrets}) as (address, _):
+        assert address.startswith("http://127.0.0.1:")
 
 
 def test_image_installs_the_locked_versions_and_does_not_run_as_root() -> None:

@@ -265,6 +265,19 @@ async def test_restore_refuses_other_files(empty_dsn: str, tmp_path: Path) -> No
         await restore(settings_for(empty_dsn), tmp_path / "missing")
 
 
+async def test_two_backups_to_one_name_leave_one_whole_file(dsn: str, empty_dsn: str, tmp_path: Path) -> None:
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill(rem)
+
+    backups = [back_up(settings_for(dsn), tmp_path / "memory.backup") for _ in range(2)]
+    outcomes = await asyncio.gather(*backups, return_exceptions=True)
+
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["BackupReport", "ConflictError"]
+    assert [path.name for path in tmp_path.iterdir()] == ["memory.backup"]
+    await restore(settings_for(empty_dsn), tmp_path / "memory.backup")
+    assert await read_all_rows(empty_dsn) == await read_all_rows(dsn)
+
+
 async def test_backup_keeps_an_existing_file(dsn: str, tmp_path: Path) -> None:
     (tmp_path / "memory.backup").write_text("older")
 

@@ -296,17 +296,19 @@ def _make_rate_limiter(rem: Rem | None, settings: Settings) -> RateLimiter | Non
 
 @asynccontextmanager
 async def _open_memory(settings: Settings) -> AsyncIterator[Rem | None]:
-    """Open REM and index in the background; yield None if the database is switched off."""
+    """Open REM and index in the background, unless workers do; yield None if the database is switched off."""
     if not settings.postgres.enabled:
         yield None
         return
     async with Rem.open(settings) as rem, rem.audit_log.writing():
-        indexer = asyncio.create_task(rem.keep_indexed())
+        # Without a worker of its own, the process leaves the work of the CPU to the processes of `rem worker`.
+        indexer = asyncio.create_task(rem.keep_indexed()) if settings.worker.in_process else None
         try:
             yield rem
         finally:
-            indexer.cancel()
-            await asyncio.wait([indexer])
+            if indexer:
+                indexer.cancel()
+                await asyncio.wait([indexer])
 
 
 app = create_app()

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, TypeAlias, cast
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -100,12 +101,15 @@ async def restore(
 
 
 def _start_file(file: Path) -> Path:
-    """Create the file that the backup is written to, so that an unfinished backup never has the name of a whole one."""
-    unfinished = file.with_name(f"{file.name}.unfinished")
+    """Create the file that the backup is written to, so that an unfinished backup never has the name of a whole one.
+
+    Two backups to one name at once write to different files; the second one to end fails.
+    """
+    unfinished = file.with_name(f"{file.name}.{token_hex(4)}.unfinished")
     try:
         if file.exists():
             raise FileExistsError
-        unfinished.touch(mode=0o600)
+        unfinished.touch(mode=0o600, exist_ok=False)
     except FileExistsError as error:
         raise ConflictError(f"{file} exists already: choose another name for the backup.") from error
     except OSError as error:
@@ -114,6 +118,8 @@ def _start_file(file: Path) -> Path:
 
 
 def _finish_file(unfinished: Path, file: Path) -> BackupReport:
+    if file.exists():
+        raise ConflictError(f"Another backup was written to {file} meanwhile: choose another name.")
     unfinished.rename(file)
     return BackupReport(file, file.stat().st_size)
 
@@ -195,7 +201,7 @@ async def _run_program(program: str, options: Sequence[str], database: Database,
     try:
         errors = await _follow(cast("asyncio.StreamReader", process.stderr), program, on_table)
         if await process.wait() != 0:
-            raise DatabaseError(f"{program} failed: {'; '.join(errors)}")
+            raise DatabaseError(f"{program} failed: {'; '.join(errors) or f'exit code {process.returncode}'}")
     finally:
         if process.returncode is None:
             process.kill()

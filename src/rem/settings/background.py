@@ -66,7 +66,7 @@ class AudioSettings(SettingsGroup):
 class WorkerSettings(SettingsGroup):
     """Background jobs ([guide](jobs.md))."""
 
-    in_process: bool = Field(default=True, description="Let `rem serve` process jobs as well.")
+    in_process: bool = Field(default=True, description="Let `rem serve` process jobs and index as well.")
     concurrency: int = Field(default=2, ge=1, le=64, description="Number of jobs at the same time in one process.")
     attempts: int = Field(default=5, ge=1, le=100, description="Number of attempts after which a failing job is dead.")
     retry_seconds: float = Field(

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 MAX_INDEXED_ROWS = 256
 """A search indexes at most this many new rows itself, to stay fast. A note tells when more rows are not indexed yet."""
-MAX_INDEXING_SECONDS = 2.0
+MAX_INDEXING_SECONDS = 1.0
+MAX_EMBEDDING_SECONDS = 0.5
+"""What is not embedded in this time is found by its words."""
 WAITING_NOTE = "Some rows are not indexed yet and were not searched: `rem db index` indexes them now."
 MAX_QUERY_CHARS = 10_000
 MAX_LIMIT_ROWS = 2**31 - 1
@@ -143,7 +145,7 @@ class Searcher:
             step.rows = 0
             try:
                 step.rows = await self._make_passages(scope)
-                await self._indexer.embed(scope, MAX_INDEXED_ROWS, MAX_INDEXING_SECONDS)
+                await self._indexer.embed(scope, MAX_INDEXED_ROWS, MAX_EMBEDDING_SECONDS)
             except EmbeddingDisabledError:
                 pass  # the notes say so already, because the query could not be embedded either
             except EmbeddingError as error:
