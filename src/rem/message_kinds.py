@@ -53,8 +53,14 @@ MIN_PROBABILITY = 0.5
 MIN_SURE_PROBABILITY = 0.9
 MIN_QUESTION_PROBABILITY = 0.7
 """A statement that is taken for a question is not remembered, so the model must be sure: "did the dishes"."""
-_SUBJECT_FIRST = re.compile(r"\s*(?:i|we|he|she|they|it|there|this|that)(?:'?(?:m|ve|d|ll|re|s))?\b", re.IGNORECASE)
+_SUBJECT_FIRST = re.compile(
+    r"\s*(?:(?:i|we|he|she|they|it|there|this|that)(?:'?(?:m|ve|d|ll|re|s))?\b"
+    r"|when (?:i|we|he|she|they) (?:was|were)\b)",
+    re.IGNORECASE,
+)
 """Nobody asks without a question mark in the order of a statement: "I'm learning how to sail"."""
+_ASKED_NAME = re.compile(r"(?:[Ii]s|[Aa]re|[Dd]oes|[Ww]ill) [A-Z][\w'-]+(?: [A-Z][\w'-]+)? [^\W\d_]+(?![^\n]*\.\s*\Z)")
+"""A question for yes or no about somebody: "is Lars married"."""
 MAX_REFERENCE_CHARS = 200
 """The subject of a message is named at its beginning."""
 
@@ -236,7 +242,8 @@ def _classify_sentence(sentence: str) -> Iterator[tuple[MessageKind, int, int]]:
             yield MessageKind.STATEMENT, start, clause
         yield MessageKind.QUESTION, start if clause is None else clause, end
         return
-    if _begins_as_question(folded, start) or _asks_at_end(folded[start:end]):
+    is_asked = _begins_as_question(folded, start) or _ASKED_NAME.match(sentence, start) is not None
+    if is_asked or _asks_at_end(folded[start:end]):
         yield MessageKind.QUESTION, offset, end
     elif _is_courtesy(folded[start:end]):
         yield MessageKind.SMALL_TALK, offset, end

@@ -8,7 +8,7 @@ in this way: "how many kids does Tom have?" is a question about a fact. The word
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from functools import cache
 
@@ -48,6 +48,8 @@ class ListQuery:
     """The number of rows of a list. The query returns one more: the question itself can be a stored message."""
     if_empty: str = ""
     """What to say if it returns nothing. Without it, the question is searched for then."""
+    is_about_time: bool = False
+    """Whether it asks for everything of a time."""
 
 
 def read_list_question(text: str, phrase: TimePhrase | None, now: datetime, *, has_user: bool) -> ListQuery | None:
@@ -69,7 +71,8 @@ def read_list_question(text: str, phrase: TimePhrase | None, now: datetime, *, h
             if (phrase.period.until or now) - (phrase.period.since or LONG_AGO) > LONG_TIME
             else "memories"
         )
-        return _make_list(kind, period, MAX_ROWS_OF_A_TIME, is_newest_first=False) if is_past else None
+        listed = _make_list(kind, period, MAX_ROWS_OF_A_TIME, is_newest_first=False)
+        return replace(listed, is_about_time=True) if is_past else None
     return _read_list(words, period)
 
 

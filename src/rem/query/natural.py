@@ -31,6 +31,7 @@ from rem.query.read_time import ReadTimeLimit
 from rem.query.role_names import find_role_names
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.time_phrases import Period, find_time_phrase, format_time
+from rem.query.told_times import list_told_rows, make_time_search
 from rem.query.value_kinds import find_wanted_kinds
 from rem.retrieval.identifiers import find_identifiers
 from rem.rules import word_set
@@ -101,6 +102,8 @@ class Reading:
     """Rows of this time come first among equally good ones."""
     is_overview: bool = False
     """Whether everything about a thing is asked for. Then the facts that dreams collected come first."""
+    told_time: Period | None = None
+    """What was told about this time later is added."""
     latest_topic: str = ""
     """The newest rows with the words of this topic come first."""
 
@@ -165,6 +168,7 @@ async def read_question(store: Store, text: str, now: datetime) -> Reading:
             otherwise=(search,) if listed.max_rows and not listed.if_empty else (),
             max_rows=listed.max_rows,
             if_empty=listed.if_empty,
+            told_time=phrase.period if phrase and listed.is_about_time else None,
         )
     if topic := find_latest_topic(text):
         return Reading(Search(topic), meaning=f"the newest about {topic[:MAX_SHOWN_QUERY_CHARS]}", latest_topic=topic)
@@ -279,6 +283,8 @@ async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Rea
         if isinstance(also, Search) and merged is not result:
             notes.append(f"Then: {_shorten(also)}")
         result = replace(merged, notes=tuple(dict.fromkeys((*merged.notes, *added.notes))))
+    if reading.told_time is not None:
+        result = await _add_told_rows(executor, result, reading.told_time)
     if query == _apply_limit(reading.query, limit) and isinstance(query, Search) and _is_weak(text, query, result):
         notes.append(WEAK_NOTE)
     if reading.if_empty and not result.results:
@@ -288,6 +294,16 @@ async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Rea
     if reading.latest_topic:
         result = replace(result, results=_put_newest_first(result.results, reading.latest_topic))
     return replace(result, notes=(*notes, *result.notes))
+
+
+async def _add_told_rows(executor: QueryExecutor, result: QueryResult, period: Period) -> QueryResult:
+    """Return a list of what was stored at a time, after what was told about this time later."""
+    search = make_time_search(period)
+    if search is None:
+        return result
+    shown = {_identify(row) for row in result.results}
+    told = list_told_rows((await executor.run(search)).results, period)
+    return replace(result, results=[*(row for row in told if _identify(row) not in shown), *result.results])
 
 
 def _is_weak(question: str, query: Search, result: QueryResult) -> bool:

@@ -1,0 +1,56 @@
+"""Find what somebody told about a time later: "Yesterday I went to the dentist" for "What did I do on Tuesday?"."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from rem.query.answer_rows import get_text
+from rem.query.syntax_tree import Search
+from rem.query.time_phrases import Period, find_time_phrase
+from rem.text import split_sentences
+
+MAX_DAYS = 8
+"""Of a longer time, everybody tells something."""
+MAX_SEARCHED_ROWS = 50
+MAX_CONTENT_CHARS = 300
+_RELATIVE = "yesterday today tonight morning afternoon evening night week weekend"
+_TABLES = ("messages", "resources")
+
+
+def make_time_search(period: Period | None) -> Search | None:
+    """Return a search for texts with words for the days of a period; None if it is too long, or open."""
+    if period is None or period.since is None or period.until is None:
+        return None
+    days = (period.until - period.since).total_seconds() / timedelta(days=1).total_seconds()
+    if not 0 < days <= MAX_DAYS:
+        return None
+    dates = [period.since + timedelta(days=number) for number in range(max(1, round(days)))]
+    words = dict.fromkeys(word for date in dates for word in (f"{date:%A}", f"{date:%B}", str(date.day)))
+    return Search(f"{_RELATIVE} {' '.join(words)}", mode="text", limit=MAX_SEARCHED_ROWS)
+
+
+def list_told_rows(rows: list[dict[str, Any]], period: Period) -> list[dict[str, Any]]:
+    """Return the rows that tell something about a period, in the columns of a list, oldest first."""
+    told = [
+        {"table": row["table"], "key": row["key"], "happened_at": row["happened_at"], "content": get_text(row)}
+        for row in rows
+        if row["table"] in _TABLES and row.get("happened_at") and _tells_about(row, period)
+    ]
+    return sorted(({**row, "content": row["content"][:MAX_CONTENT_CHARS]} for row in told), key=_get_time)
+
+
+def _tells_about(row: dict[str, Any], period: Period) -> bool:
+    phrases = (find_time_phrase(sentence, _get_time(row)) for sentence in split_sentences(get_text(row)))
+    return any(phrase is not None and _is_same_time(phrase.period, period) for phrase in phrases)
+
+
+def _is_same_time(told: Period, asked: Period) -> bool:
+    """Return whether a time is a part of another. "In November" tells nothing about one day of it."""
+    if told.since is None or told.until is None or asked.since is None or asked.until is None:
+        return False
+    return asked.since < told.since + (told.until - told.since) / 2 < asked.until
+
+
+def _get_time(row: dict[str, Any]) -> datetime:
+    return datetime.fromisoformat(row["happened_at"])
