@@ -154,7 +154,7 @@ async def _check_database() -> str | Diagnosis:
             )
         facts = await read_server_info(connection)
     check_requirements(facts)
-    vector = facts.vector.installed or "not installed yet"
+    vector = facts.vector.installed or facts.vector.available
     disk = f", {database.describe_disk_encryption()}" if database.is_embedded else ""
     text = f"PostgreSQL {facts.version}, pgvector {vector}, {database.describe_address()}{disk}"
     return Diagnosis(f"{text}: a standby, so REM only reads", is_warning=True) if endpoint.is_standby else text

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 MAX_EXAMPLES = 3
+MAX_SHOWN_ROWS = 12
+"""What is erased cannot be brought back, so more of it is shown."""
 """Rows that are shown for each kind."""
 INCOMPLETE_EXIT_CODE = 5
 """The exit code of a removal that left rows."""
@@ -294,13 +296,14 @@ def _show_rows(title: str, rows: Sequence[AffectedRow], *, err: bool) -> None:
     if not rows:
         return
     echo(f"{title}: {_format_counts(Counter(row.ref.table for row in rows))}", err=err)
-    for row in rows[:MAX_EXAMPLES]:
+    # A note or a file may have much more text than a message.
+    for row in sorted(rows, key=lambda row: row.ref.table == "messages")[:MAX_SHOWN_ROWS]:
         dependents = f" with {_format_dependents(row)}" if row.dependent_rows else ""
         excerpt = f": {row.excerpt}" if row.excerpt else ""
         line = escape_control_characters(f"  {row.ref.table}/{row.key}{dependents}{excerpt}")
         print_wrapped(line, indent="    ", err=err)
-    if len(rows) > MAX_EXAMPLES:
-        echo(f"  and {len(rows) - MAX_EXAMPLES} more; --json lists them all", err=err)
+    if len(rows) > MAX_SHOWN_ROWS:
+        echo(f"  and {len(rows) - MAX_SHOWN_ROWS} more; --json lists them all", err=err)
 
 
 def _format_dependents(row: AffectedRow) -> str:
