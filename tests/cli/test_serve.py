@@ -89,6 +89,16 @@ def test_server_with_a_database_is_ready(dsn: str, sql: object) -> None:
         assert httpx.get(f"{address}/health/ready").json()["status"] == "ok"
 
 
+def test_server_is_not_ready_on_an_older_schema(dsn: str, sql: object) -> None:
+    assert sql is not None
+    with serving(settings={"POSTGRES__CONNECTION_STRING": dsn}) as (address, _process):
+        output("db", "rollback", "--yes", settings={"POSTGRES__CONNECTION_STRING": dsn})
+        answer = httpx.get(f"{address}/health/ready")
+        assert (answer.status_code, "rem db migrate" in answer.json()["detail"]) == (503, True)
+        output("db", "migrate", settings={"POSTGRES__CONNECTION_STRING": dsn})
+        assert httpx.get(f"{address}/health/ready").status_code == 200
+
+
 def test_port_in_use_fails_before_starting_a_server(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -19,6 +19,9 @@ SELECT to_regclass('rem.migrations') IS NOT NULL AND to_regclass('rem.installed_
 -- name: applied
 SELECT name, checksum, down_script, applied_at FROM rem.migrations ORDER BY position
 
+-- name: has_migration
+SELECT EXISTS (SELECT FROM rem.migrations WHERE name = $1)
+
 -- name: functions_checksum
 SELECT checksum FROM rem.installed_functions
 
