@@ -37,7 +37,7 @@ async def live() -> Health:
 
 @router.get("/ready", summary="Check that the database answers", responses=UNAVAILABLE)
 async def ready(request: Request, response: Response) -> Health:
-    """Check that the database answers with the schema of this version, and that an embedded server has room on its disk.
+    """Check that the database answers, has the schema of this version and, on the embedded server, room on its disk.
 
     Without a database (POSTGRES__ENABLED=false) the answer is ok, too.
     """
