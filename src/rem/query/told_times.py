@@ -14,6 +14,8 @@ MAX_DAYS = 8
 """Of a longer time, everybody tells something."""
 MAX_SEARCHED_ROWS = 50
 MAX_CONTENT_CHARS = 300
+MAX_READ_SENTENCES = 20
+"""Reading more of all rows would hold up other requests."""
 _RELATIVE = "yesterday today tonight morning afternoon evening night week weekend"
 _TABLES = ("messages", "resources")
 
@@ -41,7 +43,8 @@ def list_told_rows(rows: list[dict[str, Any]], period: Period) -> list[dict[str,
 
 
 def _tells_about(row: dict[str, Any], period: Period) -> bool:
-    phrases = (find_time_phrase(sentence, _get_time(row)) for sentence in split_sentences(get_text(row)))
+    sentences = split_sentences(get_text(row))[:MAX_READ_SENTENCES]
+    phrases = (find_time_phrase(sentence, _get_time(row)) for sentence in sentences)
     return any(phrase is not None and _is_same_time(phrase.period, period) for phrase in phrases)
 
 
