@@ -12,7 +12,7 @@ import pytest
 from rem.app import Rem
 from rem.db.store import Store
 from rem.errors import InvalidInputError
-from rem.models import Moment, Resource, User
+from rem.models import Message, Moment, Resource, Session, User
 from rem.models.field_types import utc_now
 from rem.query.syntax_tree import Fuzzy
 from tests.query.stub_executor import query_keys, run_query
@@ -43,6 +43,23 @@ async def test_key_matches_come_before_summary_matches_best_first(alice: Store) 
     scores = [row["score"] for row in result.results]
     assert scores[0] == scores[2] == 1.0
     assert 0.5 <= scores[1] < 1.0
+
+
+async def test_questions_and_own_answers_are_found_only_in_their_table(alice: Store) -> None:
+    session = await alice.upsert(Session(name="talk"))
+    said = {
+        "Clara Nygaard is the new boss.": {"role": "user", "kind": "statement"},
+        "Who is Clara Nygaard?": {"role": "user", "kind": "question"},
+        "Noted: Clara Nygaard is the new boss.": {"role": "assistant", "kind": "answer", "model": "rem:local"},
+        "Clara Nygaard leads the team.": {"role": "assistant", "kind": "answer", "model": "openai:gpt-4o"},
+    }
+    await alice.upsert_many(
+        Message(session_id=session.id, message_index=index, content=text, **columns)
+        for index, (text, columns) in enumerate(said.items())
+    )
+    found = [row["record"]["content"] for row in (await run_query(alice, 'FUZZY "clara nygard"')).results]
+    assert sorted(found) == ["Clara Nygaard is the new boss.", "Clara Nygaard leads the team."]
+    assert len(await query_keys(alice, 'FUZZY "clara nygard" FROM messages')) == len(said)
 
 
 async def test_similarity_of_whole_key_breaks_ties(alice: Store) -> None:

@@ -55,6 +55,10 @@ BEGIN
       WHERE rem.rem_owner(k.tenant_id, k.user_id) && owners AND summary_text <% rem.rem_trigram_text(k.content_summary)
         AND k.tenant_id = of_tenant AND (k.user_id = of_user OR k.user_id IS NULL) AND k.key_rank = 1
         AND (of_type IS NULL OR k.entity_type = of_type) AND (k.expires_at IS NULL OR k.expires_at > now())
+        -- A question names what is looked for, and `rem:local` repeats it. They are no answers, as in SEARCH.
+        AND (of_type IS NOT NULL OR k.entity_type <> 'messages' OR NOT EXISTS (
+          SELECT FROM rem.messages q WHERE (q.tenant_id, q.id) = (k.tenant_id, k.entity_id)
+            AND (q.kind IN ('question', 'command', 'small_talk', 'quotation') OR q.model = 'rem:local')))
     ), best AS (
       SELECT * FROM matches m WHERE m.score > 0 AND m.entity_id <> ALL (found_ids)
       ORDER BY m.score DESC, m.is_own DESC, m.entity_key, m.entity_type, m.entity_id
