@@ -321,6 +321,17 @@ async def test_fact_about_another_thing_is_not_marked_as_replaced(
     assert not [row for row in rows if "superseded_by" in row]
 
 
+async def test_change_of_something_that_is_not_asked_for_is_not_marked(
+    rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await tell(rem, sql, 5, "The repair man comes on Friday at nine.", "Beatriz stops working for us on 30 June.")
+    await tell(rem, sql, 1, "The repair man called, he comes on Saturday at nine instead of Friday.")
+    rows = await answer(rem, "When does Beatriz stop working for us?")
+    assert rows[0]["record"]["content"] == "Beatriz stops working for us on 30 June."
+    assert len(rows) > 2
+    assert not [row for row in rows if "superseded_by" in row]
+
+
 @pytest.mark.parametrize("question", ["what is the gate code", "tell me the gate code", "gate code"])
 async def test_later_message_replaces_a_remembered_statement(
     rem: Rem, sql: asyncpg.Connection[asyncpg.Record], question: str

@@ -7,6 +7,7 @@ stated in so many words (`replacement_rules.py`). Without the model the rules de
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -110,7 +111,13 @@ async def _find_replaced(
     # What was said of somebody later does not change who it is.
     if asked.is_introduction:
         return confirmed
-    found = [pair for pair in pairs if replaces(pair[1], pair[0], asked, _get_cosine(cosines, pair[1], pair[0]))]
+    found = [
+        (older, newer)
+        for older, newer in pairs
+        # What the reranker has not read may be an answer. A row that is none is replaced by nothing.
+        if models.logits.get(older.place, math.inf) > MIN_OLDER_LOGIT
+        and replaces(newer, older, asked, _get_cosine(cosines, newer, older))
+    ]
     by_rules = {(older.place, newer.place) for older, newer in found}
     certain = confirmed | {(older.place, newer.place) for older, newer in found if drops_value(newer, older, asked)}
     read = _choose_pairs(asked, compared, cosines, models.logits, by_rules - certain)
