@@ -359,7 +359,16 @@ def test_situation_and_need_are_told_from_news(text: str, kind: MessageKind) -> 
 
 @pytest.mark.parametrize(
     "text",
-    ["my parents live in Trier", "the twins sleep in the attic", "Lena walks to school"],
+    [
+        "my parents live in Trier",
+        "the twins sleep in the attic",
+        "Lena walks to school",
+        "Rex barks.",
+        "wifi: pear42",
+        "passport -> safe",
+        "我的猫叫小黑。",
+        "Who knew that Eva moved to Rome",
+    ],
 )
 def test_short_sentence_without_a_full_stop_is_no_topic(text: str) -> None:
     assert not is_topic(text)

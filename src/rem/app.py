@@ -416,7 +416,10 @@ class Rem:
         return [model.name for model in (self._reranker, self._replacements) if model is not None]
 
     async def check_models(self) -> str | None:
-        """Run the embedder and the reranker once, and raise their error. Return the reason if there is no embedder."""
+        """Run each model once, and raise its error. Return the reason if there is no embedder."""
+        from rem.tagging.tagger import get_tagger
+
+        await get_tagger().find_names(["a text to try it"])
         for model in (self._reranker, self._replacements):
             if model is not None:
                 await model.scores("a question", ["a text to try it"])

@@ -33,6 +33,7 @@ _CLAUSE_END = re.compile(r"[,;:]\s+|\s+[-–—]\s+")
 _WORDLIKE = re.compile(r"\w")
 _WORD = re.compile(r"[^\W\d_]+")
 _DIGIT = re.compile(r"\d")
+_VALUE_SIGN = re.compile(r"\w\s*(?::\s|->|→|=)\s*\w")
 _PERSON_PRONOUN = re.compile(r"\b(?:he|him|his|she|her|hers|they|them|their|theirs)\b")
 _KEYS_BESIDE = {
     "a": "qwsz",
@@ -146,8 +147,10 @@ def is_topic(text: str) -> bool:
     if len(text) > MAX_CLASSIFIED_CHARS:
         return False
     words = split_words(text.replace("’", "'").replace("'", ""))
-    if len(words) > 2 and text.rstrip().endswith((".", "!")):
+    if len(words) > 1 and text.rstrip().endswith((".", "!", "。", "！")):
         return False
+    if _VALUE_SIGN.search(text):
+        return False  # "wifi: pear42", "passport -> safe"
     if _DIGIT.search(text) and (len(words) > 2 or _continuations().match(text.lower())):
         return False  # "new bike lock, code 7720": nobody searches for a value that is not known yet
     if len(words) > 2 and not _predicate_words().isdisjoint(words):

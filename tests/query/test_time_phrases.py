@@ -173,3 +173,8 @@ def test_day_with_a_clock_change_begins_at_midnight() -> None:
 def test_many_time_words_are_read_quickly() -> None:
     assert find_time_phrase("between " * 100_000, NOW) is None
     assert find_time_phrase("3 " * 100_000, NOW) is None
+
+
+@pytest.mark.parametrize("text", ["9999-12-31", "9999-12", "December 9999"])
+def test_time_after_the_last_year_is_none(text: str) -> None:
+    assert resolve_time(text, datetime(2026, 11, 18, tzinfo=UTC)) is None

@@ -97,3 +97,14 @@ def test_damaged_file_is_refused(tmp_path: Path) -> None:
     for name, reason in ((TAGGER, "is not the file of this release"), (WORDS, "cannot be read")):
         with pytest.raises(EmbeddingMisconfiguredError, match=reason):
             read_file(name, tmp_path)
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"files": {}}', None])
+def test_damaged_manifest_is_refused(tmp_path: Path, manifest: str | None) -> None:
+    shutil.copy(FOLDER / TAGGER, tmp_path)
+    if manifest is not None:
+        (tmp_path / "manifest.json").write_text(manifest, encoding="utf-8")
+    with pytest.raises(
+        EmbeddingMisconfiguredError, match=r"manifest\.json does not name tagger\.onnx: install REM again"
+    ):
+        read_file(TAGGER, tmp_path)

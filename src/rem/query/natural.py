@@ -33,6 +33,7 @@ from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.time_phrases import Period, find_time_phrase, format_time
 from rem.query.told_times import list_told_rows, make_time_search
 from rem.query.value_kinds import find_wanted_kinds
+from rem.query.verbs.search import WAITING_NOTE
 from rem.retrieval.identifiers import find_identifiers
 from rem.rules import word_set
 from rem.text import fold_text, split_sentences, split_words
@@ -282,7 +283,8 @@ async def _answer(executor: QueryExecutor, store: Store, text: str, reading: Rea
         merged = _merge(result, added.results, query, also, is_overview=reading.is_overview)
         if isinstance(also, Search) and merged is not result:
             notes.append(f"Then: {_shorten(also)}")
-        result = replace(merged, notes=tuple(dict.fromkeys((*merged.notes, *added.notes))))
+        waiting = {WAITING_NOTE} & set(added.notes) - set(merged.notes)
+        result = replace(merged, notes=(*merged.notes, *waiting))
     if reading.told_time is not None:
         result = await _add_told_rows(executor, result, reading.told_time)
     if query == _apply_limit(reading.query, limit) and isinstance(query, Search) and _is_weak(text, query, result):

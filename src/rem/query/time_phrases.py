@@ -80,7 +80,7 @@ def resolve_time(text: str, now: datetime) -> datetime | None:
     if len(text) > MAX_PHRASE_CHARS:
         return None
     reader = _Reader(text, now)
-    found = reader.read_period(0, is_marked=True)
+    found = _catch_overflow(lambda: reader.read_period(0, is_marked=True))
     return found.period.since if found is not None and found.next == len(reader.tokens) else None
 
 

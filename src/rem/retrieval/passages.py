@@ -59,7 +59,7 @@ def split_row(row: SearchableRow) -> Iterator[Passage]:
         return
     is_empty = True
     for field, body in row.bodies.items():
-        for passage in _message_passages(field, body) if row.is_message else _text_passages(field, body):
+        for passage in split_message(field, body) if row.is_message else _text_passages(field, body):
             if not is_blank(body[passage.start : passage.end]):
                 is_empty = False
                 yield passage
@@ -79,7 +79,7 @@ def _text_passages(field: str, body: str) -> Iterator[Passage]:
         yield Passage(field, start if is_blank(body[shown_start:end]) else shown_start, end, (start, end))
 
 
-def _message_passages(field: str, body: str) -> Iterator[Passage]:
+def split_message(field: str, body: str) -> Iterator[Passage]:
     """Split a message. Its first passage is indexed by the words of the whole message."""
     for first, last in split_text(body, MAX_MESSAGE_CHARS):
         weighed: tuple[int, int] | None = (first, last)

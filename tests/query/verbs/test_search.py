@@ -126,6 +126,17 @@ async def test_hit_shows_its_best_passage(rem: Rem, alice: Store) -> None:
     assert hit["passage"]["field"] == "content"
 
 
+@pytest.mark.parametrize("mode", ["text", "hybrid"])
+async def test_long_message_shows_the_part_with_the_words(rem: Rem, alice: Store, mode: str) -> None:
+    sentences = [f"The car of Person{n} is kept in the black shed number {n}, and its key is here." for n in range(60)]
+    await _store_messages(alice, "cars", " ".join(sentences))
+    for number in (3, 31, 58):
+        result = await rem.query(f'SEARCH "car of Person{number}" MODE {mode} LIMIT 1', user=ALICE)
+        passage = result.results[0]["passage"]
+        assert sentences[number] in passage["text"]
+        assert passage["text"] == result.results[0]["record"]["content"][passage["start"] : passage["end"]]
+
+
 async def test_entity_with_several_passages_is_returned_once(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Long", content="The secret recipe of the house. " * 200))
     assert _keys(await rem.query('SEARCH "secret recipe"', user=ALICE)) == ["long"]

@@ -31,7 +31,11 @@ def read_file(name: str, folder: Path = FOLDER) -> bytes:
         content = path.read_bytes()
     except OSError as error:
         raise _damaged_error(path, f"cannot be read ({error.strerror})") from error
-    if hashlib.sha256(content).hexdigest() != read_manifest(folder)["files"][name]["sha256"]:
+    try:
+        known = read_manifest(folder)["files"][name]["sha256"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged_error(folder / MANIFEST, f"does not name {name}") from error
+    if hashlib.sha256(content).hexdigest() != known:
         raise _damaged_error(path, "is not the file of this release")
     return content
 

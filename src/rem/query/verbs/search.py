@@ -18,12 +18,14 @@ from rem.db.table import get_table
 from rem.embeddings import is_blank
 from rem.errors import DatabaseError, EmbeddingDisabledError, EmbeddingError, InvalidInputError
 from rem.models.field_types import check_text
+from rem.query.question_words import find_content_words
 from rem.query.read_time import DEFAULT_MAX_SECONDS, ReadTimeLimit
 from rem.query.result import QueryResult, Step, Steps
 from rem.query.syntax_tree import Mode, to_json
 from rem.retrieval.embedding_model import EmbeddingModel, require_same_model
 from rem.retrieval.identifiers import find_exact_items, find_identifier_words
 from rem.retrieval.indexer import Indexer
+from rem.retrieval.passages import MAX_PASSAGE_CHARS, split_message
 from rem.retrieval.reranker import RowReranker
 from rem.retrieval.searchable_rows import SearchableType, load_searchable_types, visible_owners
 from rem.retrieval.synonyms import find_synonyms
@@ -42,6 +44,8 @@ MAX_INDEXING_SECONDS = 1.0
 MAX_EMBEDDING_SECONDS = 0.5
 """What is not embedded in this time is found by its words."""
 WAITING_NOTE = "Some rows are not indexed yet and were not searched: `rem db index` indexes them now."
+MAX_REREAD_CHARS = 50_000
+"""Longer messages show the part that the index found."""
 MAX_QUERY_CHARS = 10_000
 MAX_LIMIT_ROWS = 2**31 - 1
 """The rest of a longer text is ignored: no passage is that long, and it would only take time."""
@@ -94,6 +98,10 @@ class Searcher:
             response = await self._fetch(store, statement, parameters, vector, report)
         if response["waiting"]:
             report.notes.append(WAITING_NOTE)
+        asked = find_content_words(query.text)
+        for hit in response["hits"]:
+            if hit["table"] == hit["passage"]["table"] == "messages":
+                _show_part_with_words(hit, asked)
         rows = await self._rerank(query, response["hits"], report)
         return QueryResult("SEARCH", rows, tuple(report.notes), tuple(report.steps))
 
@@ -183,6 +191,21 @@ def _cut_passage(passage: dict[str, Any]) -> None:
     text, length = passage["text"], passage["end"] - passage["start"]
     if text is not None and len(text) > length:
         passage["text"] = text[passage["start"] : passage["end"]]
+
+
+def _show_part_with_words(hit: dict[str, Any], asked: frozenset[str]) -> None:
+    """Show the part of a long message with most words of the query: its words are indexed with the first part."""
+    passage, text = hit["passage"], hit["record"].get(hit["passage"]["field"])
+    if not isinstance(text, str) or not MAX_PASSAGE_CHARS < len(text) <= MAX_REREAD_CHARS:
+        return
+    parts = {(part.start, part.end) for part in split_message(passage["field"], text)}
+    shown = passage["start"], passage["end"]
+
+    def count_words(part: tuple[int, int]) -> tuple[int, bool, int]:
+        return len(asked & find_content_words(text[part[0] : part[1]])), part == shown, -part[0]
+
+    start, end = max((*parts, shown), key=count_words)
+    passage.update(start=start, end=end, text=text[start:end])
 
 
 def _check_options(query: Search) -> None:
