@@ -373,3 +373,11 @@ def test_situation_and_need_are_told_from_news(text: str, kind: MessageKind) -> 
 def test_short_sentence_without_a_full_stop_is_no_topic(text: str) -> None:
     assert not is_topic(text)
     assert classify_message(text) is MessageKind.STATEMENT
+
+
+def test_very_long_question_is_no_statement() -> None:
+    words = " ".join(f"w{number}" for number in range(MAX_CLASSIFIED_CHARS // 4))
+    assert classify_message(f"what is {words}") is MessageKind.QUESTION
+    assert classify_message(f"forget my bike and {words}") is MessageKind.COMMAND
+    assert classify_message(f"The boat is in Kiel. {words}") is MessageKind.STATEMENT
+    assert classify_message(f"What is this? {words}") is MessageKind.STATEMENT

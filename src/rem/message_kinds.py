@@ -18,7 +18,7 @@ from rem.rules import alternatives, word_set
 from rem.text import FUNCTION_WORDS, SMALL_TALK_WORDS, find_sentence_spans, split_words
 
 MAX_CLASSIFIED_CHARS = 20_000
-"""The rest of a longer text is not looked at. A message of this length is never a mere question."""
+"""The rest of a longer text is not looked at. It is a statement, unless all before it is one request."""
 MAX_COURTESY_WORDS = 6
 MAX_ATTRIBUTION_WORDS = 6
 MAX_TOPIC_WORDS = 6
@@ -168,8 +168,11 @@ def _is_verb(word: str) -> bool:
 
 def _classify_sentences(text: str) -> Iterator[tuple[MessageKind, int, int]]:
     """Yield the kind and the offsets of each sentence. Of a statement with a question after it, both are yielded."""
-    yield from _classify_head(text[:MAX_CLASSIFIED_CHARS])
-    if len(text) > MAX_CLASSIFIED_CHARS:
+    head = _classify_head(text[:MAX_CLASSIFIED_CHARS])
+    yield from head
+    # What follows thousands of words of one question or command belongs to it.
+    is_request = len(head) == 1 and head[0][0] in (MessageKind.QUESTION, MessageKind.COMMAND)
+    if len(text) > MAX_CLASSIFIED_CHARS and not is_request:
         yield MessageKind.STATEMENT, MAX_CLASSIFIED_CHARS, len(text)
 
 
