@@ -12,8 +12,9 @@ import pytest
 from rem import Message, Rem, Resource, Session
 from rem.db.sql import fill, query
 from rem.db.store import Store
+from rem.embeddings import try_open_embedder
 from rem.errors import EmbeddingDisabledError, EmbeddingMismatchError
-from rem.retrieval.indexer import IndexBacklog, IndexReport
+from rem.retrieval.indexer import IndexBacklog, Indexer, IndexReport
 from rem.settings import EmbeddingSettings, Settings
 from tests.embeddings.scripted_server import Reply, ScriptedServer
 
@@ -370,6 +371,20 @@ async def test_vectors_of_any_length_are_compared_by_direction(settings: Setting
             await rem.store("alice").upsert(Resource(name="Tea", content="Sencha"))
             result = await rem.query('SEARCH "green" MODE vector', user="alice")
             assert result.results[0]["similarity"] == pytest.approx(1, abs=0.001)
+
+
+async def test_newest_passages_are_embedded_first_without_any_time_left(
+    rem: Rem, settings: Settings, alice: Store, sql: Sql
+) -> None:
+    for number in range(6):
+        await alice.upsert(Resource(name=f"Note {number}", content=f"The boat has number {number}."))
+    indexer = Indexer(rem.database, try_open_embedder(settings), "english")
+    assert await indexer.make_passages(alice.scope, at_most=2) == (2, 2)
+    assert await indexer.embed(alice.scope, seconds=0) == 2
+    embedded = await sql.fetch(
+        "SELECT r.name FROM passages p JOIN resources r ON r.id = p.entity_id WHERE p.embedding IS NOT NULL ORDER BY 1"
+    )
+    assert [row["name"] for row in embedded] == ["Note 4", "Note 5"]
 
 
 async def test_passages_without_embedding_are_found_by_their_index(alice: Store, sql: Sql) -> None:

@@ -255,7 +255,10 @@ class Indexer:
         seconds: float = math.inf,
         on_progress: IndexProgress | None = None,
     ) -> int:
-        """Embed passages that have no embedding yet, up to `at_most` or for `seconds`. Return how many."""
+        """Embed passages that have no embedding yet, up to `at_most` or for `seconds`, at least one batch.
+
+        Return how many.
+        """
         if isinstance(self._embedder, UnavailableEmbedder):
             raise self._embedder.error
         embedded = 0
@@ -266,7 +269,12 @@ class Indexer:
         batch = await self._load_next_batch(scope, skipped, size)
         # While one batch is embedded, the previous one is stored and the next one is loaded.
         async with _BackgroundTask() as storing:
-            while batch is not None and (at_most is None or embedded < at_most) and monotonic() < deadline:
+            # On a busy machine, loading the first batch can take all of the time. What was just said must be found.
+            while (
+                batch is not None
+                and (at_most is None or embedded < at_most)
+                and (not embedded or monotonic() < deadline)
+            ):
                 vectors = asyncio.create_task(self._embed_batch(batch))
                 try:
                     following = await self._load_next_batch(scope, [*skipped, *batch.ids, *storing.ids], size)

@@ -107,7 +107,7 @@ async def test_new_row_is_found_at_once(rem: Rem, alice: Store) -> None:
 
 async def test_newest_rows_are_found_before_a_long_queue_is_indexed(rem_without_embedder: Rem) -> None:
     alice = rem_without_embedder.store(user=ALICE)
-    for number in range(3 * MAX_INDEXED_ROWS // 100):
+    for number in range(6 * MAX_INDEXED_ROWS // 100):
         await alice.upsert_many(Resource(name=f"Log {number} {n}", content="The boat is here.") for n in range(100))
     await alice.upsert(Resource(name="Code word", content="The code word of the boat is heliotrope."))
     result = await rem_without_embedder.query('SEARCH "code word boat" LIMIT 1', user=ALICE)

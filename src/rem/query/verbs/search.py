@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 MAX_INDEXED_ROWS = 256
 """A search indexes at most this many new rows itself, to stay fast. A note tells when more rows are not indexed yet."""
+MAX_NEWEST_ROWS = 16
 MAX_INDEXING_SECONDS = 1.0
 MAX_EMBEDDING_SECONDS = 0.5
 """What is not embedded in this time is found by its words."""
@@ -152,15 +153,24 @@ class Searcher:
         with report.steps.measure("index") as step:
             step.rows = 0
             try:
-                step.rows = await self._make_passages(scope)
-                await self._indexer.embed(scope, MAX_INDEXED_ROWS, MAX_EMBEDDING_SECONDS)
-            except EmbeddingDisabledError:
-                pass  # the notes say so already, because the query could not be embedded either
-            except EmbeddingError as error:
-                report.notes.append(f"The newest rows were searched by words alone: {error}")
+                # The newest rows become passages first, and these are embedded before others are made.
+                step.rows = (await self._indexer.make_passages(scope, MAX_NEWEST_ROWS, MAX_INDEXING_SECONDS))[0]
+                await self._embed_new_rows(scope, MAX_NEWEST_ROWS, report)
+                if (await self._indexer.load_backlog(scope)).rows:
+                    step.rows += await self._make_passages(scope)
+                    await self._embed_new_rows(scope, MAX_INDEXED_ROWS, report)
             except DatabaseError as error:
                 # For example, the connection may be read-only.
                 report.notes.append(f"The newest rows were not indexed: {error}")
+
+    async def _embed_new_rows(self, scope: Scope, max_passages: int, report: _Report) -> None:
+        try:
+            await self._indexer.embed(scope, max_passages, MAX_EMBEDDING_SECONDS)
+        except EmbeddingDisabledError:
+            pass  # the notes say so already, because the query could not be embedded either
+        except EmbeddingError as error:
+            note = f"The newest rows were searched by words alone: {error}"
+            report.notes += [note] if note not in report.notes else []
 
     async def _make_passages(self, scope: Scope) -> int:
         """Make passages until no row is waiting or a limit is reached. Return the number of rows."""
