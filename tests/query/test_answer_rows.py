@@ -353,6 +353,7 @@ async def test_weak_match_is_noted(rem: Rem, sql: asyncpg.Connection[asyncpg.Rec
 async def test_unknown_identifier_is_noted(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     await tell(rem, sql, 1, *_NOISE, *(f"Ticket {number} is about the login." for number in range(1721, 1730)))
     assert WEAK_NOTE in (await rem.ask("What is ticket 1799 about?", user=_USER)).notes
+    assert WEAK_NOTE not in (await rem.ask("What is ticket 1799 about?", user="bob")).notes
     known = await rem.ask("What is ticket 1723 about?", user=_USER)
     assert known.results[0]["record"]["content"] == "Ticket 1723 is about the login."
     assert WEAK_NOTE not in known.notes

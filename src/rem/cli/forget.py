@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 MAX_EXAMPLES = 3
+"""Statements and files that are shown."""
 MAX_SHOWN_ROWS = 12
-"""What is erased cannot be brought back, so more of it is shown."""
-"""Rows that are shown for each kind."""
+"""Rows that are shown for each kind. They cannot be brought back, so most of them should be seen before."""
 INCOMPLETE_EXIT_CODE = 5
 """The exit code of a removal that left rows."""
 

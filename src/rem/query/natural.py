@@ -314,7 +314,8 @@ def _is_weak(question: str, query: Search, result: QueryResult) -> bool:
     If the question has an identifier, such as a ticket number, that no row has, they are about something else.
     """
     asked = {identifier.joined for identifier in find_identifiers(question)}
-    if asked and not any(asked & {found.joined for found in find_identifiers(get_text(row))} for row in result.results):
+    found = {identifier.joined for row in result.results for identifier in find_identifiers(get_text(row))}
+    if asked and result.results and asked.isdisjoint(found):
         return True
     best = [row for row in result.results[:2] if isinstance(row.get("similarity"), float)]
     is_tiny = len(result.results) <= min(MAX_TINY_ROWS, query.limit - 1)

@@ -48,8 +48,8 @@ WAITING_NOTE = "Some rows are not indexed yet and were not searched: `rem db ind
 MAX_REREAD_CHARS = 50_000
 """Longer messages show the part that the index found."""
 MAX_QUERY_CHARS = 10_000
-MAX_LIMIT_ROWS = 2**31 - 1
 """The rest of a longer text is ignored: no passage is that long, and it would only take time."""
+MAX_LIMIT_ROWS = 2**31 - 1
 
 
 @dataclass(slots=True)
