@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +23,13 @@ from rem.query.executor import note_misspelt_clause
 from rem.query.language.grammar import FIRST_WORDS, TIME_WORDS, VERBS
 from rem.query.language.parser import parse_query
 from rem.query.language.printer import print_query
-from rem.query.list_questions import find_latest_topic, read_list_question
+from rem.query.list_questions import LONG_AGO, find_latest_topic, read_list_question
 from rem.query.own_properties import states_asked_property
 from rem.query.question_names import Connection, QuestionNames, asks_when, find_names, is_explicit_key
 from rem.query.question_words import QuestionWords, find_content_words
 from rem.query.read_time import ReadTimeLimit
 from rem.query.role_names import find_role_names
+from rem.query.row_times import get_time
 from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.time_phrases import Period, find_time_phrase, format_time
 from rem.query.told_times import list_told_rows, make_time_search
@@ -478,18 +479,14 @@ def _put_newest_first(rows: list[dict[str, Any]], topic: str) -> list[dict[str, 
     """Return the rows with those that have all words of a topic first, the newest before older ones."""
     asked = QuestionWords.of(topic)
     about = [row for row in rows if asked.find_in(find_content_words(get_text(row))) == asked.words]
-    newest = sorted(about, key=_get_time, reverse=True)
+    newest = sorted(about, key=lambda row: get_time(row) or LONG_AGO, reverse=True)
     return [*newest, *(row for row in rows if row not in about)]
 
 
-def _get_time(row: dict[str, Any]) -> datetime:
-    return datetime.fromisoformat(row["happened_at"]) if row.get("happened_at") else datetime.min.replace(tzinfo=UTC)
-
-
 def _happened_in(row: dict[str, Any], period: Period) -> bool:
-    if not row.get("happened_at"):
+    moment = get_time(row)
+    if moment is None:
         return False
-    moment = datetime.fromisoformat(row["happened_at"])
     return (period.since is None or moment >= period.since) and (period.until is None or moment < period.until)
 
 

@@ -21,6 +21,12 @@ def add_times(result: QueryResult, zone: tzinfo | None = None) -> QueryResult:
     return replace(result, results=[_add_time(row, zone) for row in result.results])
 
 
+def get_time(row: Mapping[str, Any]) -> datetime | None:
+    """Return `happened_at` of a row as a time; None if the row has none."""
+    happened_at = row.get("happened_at")
+    return datetime.fromisoformat(happened_at) if happened_at else None
+
+
 def find_time(table: str, record: Mapping[str, Any]) -> str | None:
     """Return when a message was said, a moment took place or a text was written; else when the row was stored."""
     if table in _TABLES_WITHOUT_TIME:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from rem.query.answer_rows import get_text
+from rem.query.list_questions import LONG_AGO
+from rem.query.row_times import get_time
 from rem.query.syntax_tree import Search
 from rem.query.time_phrases import Period, find_time_phrase
 from rem.text import split_sentences
@@ -34,17 +36,18 @@ def make_time_search(period: Period | None) -> Search | None:
 
 def list_told_rows(rows: list[dict[str, Any]], period: Period) -> list[dict[str, Any]]:
     """Return the rows that tell something about a period, in the columns of a list, oldest first."""
-    told = [
-        {"table": row["table"], "key": row["key"], "happened_at": row["happened_at"], "content": get_text(row)}
-        for row in rows
-        if row["table"] in _TABLES and row.get("happened_at") and _tells_about(row, period)
-    ]
-    return sorted(({**row, "content": row["content"][:MAX_CONTENT_CHARS]} for row in told), key=_get_time)
+    told = [row for row in rows if row["table"] in _TABLES and _tells_about(row, period)]
+    columns = ("table", "key", "happened_at")
+    listed = [{**{name: row[name] for name in columns}, "content": get_text(row)[:MAX_CONTENT_CHARS]} for row in told]
+    return sorted(listed, key=lambda row: get_time(row) or LONG_AGO)
 
 
 def _tells_about(row: dict[str, Any], period: Period) -> bool:
+    said_at = get_time(row)
+    if said_at is None:
+        return False
     sentences = split_sentences(get_text(row))[:MAX_READ_SENTENCES]
-    phrases = (find_time_phrase(sentence, _get_time(row)) for sentence in sentences)
+    phrases = (find_time_phrase(sentence, said_at) for sentence in sentences)
     return any(phrase is not None and _is_same_time(phrase.period, period) for phrase in phrases)
 
 
@@ -53,7 +56,3 @@ def _is_same_time(told: Period, asked: Period) -> bool:
     if told.since is None or told.until is None or asked.since is None or asked.until is None:
         return False
     return asked.since < told.since + (told.until - told.since) / 2 < asked.until
-
-
-def _get_time(row: dict[str, Any]) -> datetime:
-    return datetime.fromisoformat(row["happened_at"])
