@@ -99,6 +99,19 @@ def test_server_is_not_ready_on_an_older_schema(dsn: str, sql: object) -> None:
         assert httpx.get(f"{address}/health/ready").status_code == 200
 
 
+@pytest.mark.parametrize("in_process", ["true", "false"])
+def test_server_indexes_only_if_it_processes_jobs(dsn: str, sql: object, in_process: str) -> None:
+    assert sql is not None
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "EMBEDDING__PROVIDER": "none", "WORKER__IN_PROCESS": in_process}
+    output("remember", "The boat is in Kiel.", "--user", "alice@example.com", settings=settings)
+    with serving(settings=settings):
+        # The background indexer starts at once, and looks every second.
+        deadline = time.monotonic() + (30 if in_process == "true" else 3)
+        while (waiting := "1 row waiting" in output("doctor", settings=settings)) and time.monotonic() < deadline:
+            time.sleep(0.2)
+    assert waiting is (in_process == "false")
+
+
 def test_port_in_use_fails_before_starting_a_server(home: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
