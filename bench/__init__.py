@@ -1,1 +1,1 @@
-"""Speed, as ratios to a bare baseline that is measured in the same run."""
+"""Measure REM: its speed, as ratios to a bare baseline that is measured in the same run, and how well it answers."""

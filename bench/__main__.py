@@ -1,143 +1,100 @@
-"""`make bench`, or `python -m bench [NAME …]`: JSON on standard output, exit 1 if a goal is missed."""
+"""`python -m bench`: measure the speed of REM, and how well it finds and answers."""
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import json
-import platform
+import gc
 import sys
-import tempfile
-from dataclasses import asdict
-from pathlib import Path
+from importlib import import_module
+from typing import Annotated
 
-from bench import (
-    attacks,
-    backup,
-    bulk_load,
-    chat,
-    dreaming,
-    embedder,
-    encryption,
-    fuzzy,
-    http_lookup,
-    ingest,
-    jobs,
-    lookup,
-    parse,
-    partitions,
-    processes,
-    reranker,
-    search,
-    startup,
-    tenants,
-    traverse,
-    web,
-)
-from bench.measure import Result, print_progress
-from rem.db.embedded.server import EmbeddedServer
-from rem.settings import Settings
+import typer
 
-_NAMES = (
+from rem.cli.runtime import set_up_logging
+from rem.cli.terminal_text import echo
+from rem.errors import RemError
+
+SPEED = (
     *("startup", "parse", "bulk_load", "lookup", "fuzzy", "traverse", "search", "embedder", "chat", "jobs"),
     *("reranker", "ingest", "dreaming", "http", "attacks", "encryption", "partitions", "web"),
 )
-_ON_REQUEST = ("processes", "tenants", "backup", "search_large")
+SPEED_ON_REQUEST = ("processes", "tenants", "backup", "search_large", "crashes", "notes")
 """Those that need root, or minutes and gigabytes."""
+QUALITY = {
+    "longmemeval": "bench.quality.commands",
+    "locomo": "bench.quality.commands",
+    "beam": "bench.quality.commands",
+    "own": "bench.quality.commands",
+    "documents": "bench.quality.commands",
+    "week": "bench.quality.week.command",
+    "month": "bench.quality.month.command",
+    "memory": "bench.quality.memory.command",
+    "answers": "bench.quality.answers.command",
+}
+"""The module of each command. It has a function of the same name."""
+EPILOG = """\b
+How well REM finds and answers (each with --help):
+  python -m bench longmemeval FILE   find the sessions that answer a question
+  python -m bench locomo FILE        find the messages that answer a question
+  python -m bench beam FILE          the same in long chats with an assistant
+  python -m bench own CORPUS QUESTIONS
+                                     find the answers in your own texts
+  python -m bench documents FOLDER   find documents, beside plain BM25
+  python -m bench week [FILE]        live through a week, and ask about it
+  python -m bench month [FOLDER]     ask about a month of two people, and score what the reader sees
+  python -m bench memory             all of it in one report, compared with the last one
+  python -m bench answers DATASET FILE
+                                     answers of a language model, judged by another
+"""
+
+
+def check_names(names: list[str] | None) -> list[str] | None:
+    """Refuse a name that no benchmark has."""
+    known = (*SPEED, *SPEED_ON_REQUEST)
+    for name in names or ():
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(known)}.")
+    return names
+
+
+def speed(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME",
+            callback=check_names,
+            help=f"{', '.join(SPEED)}; and, if named: {', '.join(SPEED_ON_REQUEST)}.",
+        ),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller sizes, to see that it works.")] = False,
+    gigabytes: Annotated[float | None, typer.Option(help="The size of the database of `backup`.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="The kills of each operation of `crashes`.")] = None,
+) -> None:
+    """Measure speed as ratios to bare baselines.
+
+    Prints JSON on standard output. The exit code is 1 if a limit is missed.
+    """
+    from bench.speed import measure_speed
+
+    if not measure_speed(names or SPEED, quick, gigabytes, rounds):
+        raise typer.Exit(1)
 
 
 def main() -> None:
-    """Run the benchmarks that were asked for, each on a database of its own."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", choices=[*_NAMES, *_ON_REQUEST, []], help=f"default: all but {', '.join(_ON_REQUEST)}"
-    )
-    parser.add_argument("--quick", action="store_true", help="smaller sizes, to see that it works")
-    parser.add_argument("--gigabytes", type=float, default=backup.GIGABYTES, help="size of the database of `backup`")
-    arguments = parser.parse_args()
-    results = [_run(name, arguments.quick, arguments.gigabytes) for name in arguments.names or _NAMES]
-    checks = [asdict(check) | {"passed": check.passed} for result in results for check in result.checks]
-    report = {
-        "machine": {"python": platform.python_version(), "system": platform.platform()},
-        "results": {result.name: result.figures for result in results},
-        "checks": checks,
-    }
-    json.dump(report, sys.stdout, indent=2)
-    print()
-    for check in checks:
-        print_progress(
-            f"{'ok    ' if check['passed'] else 'MISSED'} {check['name']}: {check['measured']} (limit {check['limit']})"
-        )
-    sys.exit(0 if all(check["passed"] for check in checks) else 1)
-
-
-def _run(name: str, quick: bool, gigabytes: float) -> Result:
-    if name == "parse":
-        return parse.run(200 if quick else parse.ROUNDS)
-    with tempfile.TemporaryDirectory(prefix="rem-bench-") as folder:
-        home = Path(folder) / "home"
-        try:
-            return asyncio.run(_measure_on_request(name, home, quick, gigabytes))
-        finally:
-            EmbeddedServer(home).stop()
-
-
-async def _measure_on_request(name: str, home: Path, quick: bool, gigabytes: float) -> Result:
-    match name:
-        case "processes":
-            return await processes.run(home, 1, 2) if quick else await processes.run(home)
-        case "tenants":
-            return await tenants.run(Settings(rem_home=home), tenants.QUICK if quick else None)
-        case "backup":
-            return await backup.run(home, 0.02 if quick else gigabytes)
-        case "search_large":
-            settings = Settings(rem_home=home)
-            return await search.run_large(settings, (60_000, 65_000), 20) if quick else await search.run_large(settings)
-    return await _measure(name, home, quick)
-
-
-async def _measure(name: str, home: Path, quick: bool) -> Result:
-    settings = Settings(rem_home=home)
-    match name:
-        case "lookup":
-            return await lookup.run(settings, (1_000, 10_000) if quick else lookup.SIZES)
-        case "fuzzy":
-            return await fuzzy.run(settings, (1_000, 5_000) if quick else fuzzy.SIZES)
-        case "traverse":
-            return await traverse.run(settings, 2_000 if quick else traverse.NODES)
-        case "search":
-            return await search.run(settings, (7_000,), 20) if quick else await search.run(settings)
-        case "bulk_load":
-            return await bulk_load.run(settings, 5_000 if quick else bulk_load.ROWS)
-        case "chat":
-            return await chat.run(home, (10, 60), 10) if quick else await chat.run(home)
-        case "embedder":
-            return await embedder.run(home, 20 if quick else embedder.TEXTS)
-        case "reranker":
-            return await reranker.run(home, 3 if quick else reranker.ROUNDS)
-    return await _measure_background(name, home, quick)
-
-
-async def _measure_background(name: str, home: Path, quick: bool) -> Result:
-    settings = Settings(rem_home=home)
-    match name:
-        case "jobs":
-            return await jobs.run(settings, 300, 30) if quick else await jobs.run(settings)
-        case "ingest":
-            return await ingest.run(settings, 30, 1) if quick else await ingest.run(settings)
-        case "dreaming":
-            return await dreaming.run(settings, (40, 200) if quick else dreaming.SIZES)
-        case "encryption":
-            return await encryption.run(home, 300, 50) if quick else await encryption.run(home)
-        case "partitions":
-            return await partitions.run(settings, partitions.QUICK) if quick else await partitions.run(settings)
-        case "http":
-            return await http_lookup.run(home, 50) if quick else await http_lookup.run(home)
-        case "web":
-            return await web.run(home, 500, 200, 100) if quick else await web.run(home)
-        case "attacks":
-            return await attacks.run(home, attacks.QUICK) if quick else await attacks.run(home)
-    return await startup.run(home)
+    """Run the command that the first argument names, or else the benchmarks of speed."""
+    name, *rest = sys.argv[1:] or [""]
+    app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None, add_completion=False)
+    if name not in QUALITY:
+        app.command(epilog=EPILOG)(speed)
+        app(prog_name="python -m bench")
+    set_up_logging(verbose=False)
+    # As in the command `rem`.
+    gc.set_threshold(20_000, 20, 20)
+    app.command()(getattr(import_module(QUALITY[name]), name))
+    try:
+        app(rest, prog_name=f"python -m bench {name}")
+    except RemError as error:
+        echo(f"Error: {error}", err=True)
+        sys.exit(error.exit_code)
 
 
 if __name__ == "__main__":

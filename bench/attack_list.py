@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import httpx2 as httpx
+
+from bench.model_server import serve_model
 
 SETTLE_SECONDS = 0.3
 PREPARE_ATTEMPTS = 5
@@ -24,7 +29,15 @@ BYSTANDER = {"X-User-Id": "bystander"}
 SERVER_SETTINGS = {"SQL__TIMEOUT_SECONDS": "1", "SQL__MAX_MEMORY_BYTES": "128000000"}
 """Settings of the attacked server: short times, so that an attack does not take long."""
 LARGE_ROWS = 100
+FLOOD_BATCH = 100
+STREAMS = 200
+STREAM_SECONDS = 10.0
+SLOW_ANSWER_CHARS = 2_000
+SLOW_WORDS_PER_SECOND = 50
+"""About 200 words, so that an answer takes four seconds."""
 TIMEOUT_STATUS = 504
+OTHER_ADDRESS = "127.0.0.2" if sys.platform == "linux" else ""
+"""Another address of this machine. Without one, the bystander shares what an attack takes from its address."""
 WORDS = " ".join(f"word{number}" for number in random.Random(1).sample(range(10**6), 20_000))
 Send: TypeAlias = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 
@@ -38,6 +51,25 @@ class Attack(NamedTuple):
     """None: any below 500, or that the time of a read was over."""
     message: str
     """A regular expression."""
+    seconds: float = 0.0
+    """Time in which each request is sent again when it was answered: after a refusal, at the time that this names."""
+
+    bystander_address: str = ""
+    """The address that the bystander asks from, if an attack takes the share of its own address."""
+
+    async def run(self, http: httpx.AsyncClient) -> list[httpx.Response]:
+        """Send all requests, and return the answers."""
+        answers = await asyncio.gather(*(self._send_again_and_again(http) for _ in range(self.times)))
+        return [answer for part in answers for answer in part]
+
+    async def _send_again_and_again(self, http: httpx.AsyncClient) -> list[httpx.Response]:
+        end = time.monotonic() + self.seconds
+        answers = [await self.send(http)]
+        while time.monotonic() < end:
+            if answers[-1].status_code == 429:
+                await asyncio.sleep(float(answers[-1].headers["Retry-After"]))
+            answers.append(await self.send(http))
+        return answers
 
     def expects(self, status: int) -> bool:
         """Return whether an answer may have a status."""
@@ -60,6 +92,28 @@ class Latencies:
         """Return the slowest LOOKUP, but one of fifty may be slower: others use the machine, too."""
         ordered = sorted(self.seconds["lookup"])
         return ordered[-1 - len(ordered) // 50]
+
+    @property
+    def lookup_p99(self) -> float:
+        """Return the time of a LOOKUP that one of a hundred exceeds."""
+        ordered = sorted(self.seconds["lookup"])
+        return ordered[len(ordered) * 99 // 100]
+
+
+def open_attacker(address: str) -> httpx.AsyncClient:
+    """Return a client of the attacker, which closes unused connections before the server does."""
+    limits = httpx.Limits(max_connections=STREAMS, keepalive_expiry=1.0)
+    return httpx.AsyncClient(base_url=address, headers=ATTACKER, timeout=120, limits=limits)
+
+
+@contextmanager
+def attacked_settings() -> Iterator[dict[str, str]]:
+    """Yield the settings of the attacked server, with a language model that takes some seconds for an answer."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "answer.txt")
+        text.write_text(WORDS[:SLOW_ANSWER_CHARS])
+        with serve_model(text, SLOW_WORDS_PER_SECOND) as model:
+            yield {**SERVER_SETTINGS, "LLM__BASE_URL": model, "LLM__OPENAI_API_KEY": "unused"}
 
 
 def prepare_bystander(address: str) -> None:
@@ -88,13 +142,13 @@ def prepare_bystander(address: str) -> None:
 
 
 @contextmanager
-def bystander(address: str) -> Iterator[Latencies]:
+def bystander(address: str, source: str = "") -> Iterator[Latencies]:
     """Let another user ask the server again and again, in a process of its own, and measure the answers."""
     url = urlsplit(address)
     latencies = Latencies()
     script = str(Path(__file__).with_name("probe.py"))
     with subprocess.Popen(
-        [sys.executable, "-I", script, str(url.hostname), str(url.port)],
+        [sys.executable, "-I", script, str(url.hostname), str(url.port), source],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -123,6 +177,12 @@ def chat(text: str) -> Send:
     return lambda http: http.post("/api/v1/chat/completions", json={"messages": [{"role": "user", "content": text}]})
 
 
+def stream_chat(model: str) -> Send:
+    """Return a question to an agent, whose answer is streamed."""
+    body = {"messages": [{"role": "user", "content": "What do we know about the blue door?"}], "stream": True}
+    return lambda http: http.post("/api/v1/chat/completions", json=body, headers={"X-Model-Name": model})
+
+
 def post(path: str, body: str) -> Send:
     """Return a JSON body, which need not be valid."""
     headers = {"Content-Type": "application/json"}
@@ -134,10 +194,117 @@ def upload(name: str, data: bytes) -> Send:
     return lambda http: http.post("/api/v1/files", files={"files": (name, data)}, params={"wait": "20"})
 
 
+async def flood(http: httpx.AsyncClient, number: int) -> None:
+    """Upload many small files that a worker reads one after the other."""
+    for first in range(0, number, FLOOD_BATCH):
+        files = [("files", (f"flood-{n}.txt", f"Note {n}. {WORDS[:2_000]}")) for n in range(first, first + FLOOD_BATCH)]
+        answer = await http.post("/api/v1/files", files=files)
+        assert answer.status_code == 202, answer.text[:200]
+
+
 def upload_many(number: int) -> Send:
     """Return a form of very many small files."""
     files = [("files", (f"{index}.txt", b"x")) for index in range(number)]
     return lambda http: http.post("/api/v1/files", files=files)
+
+
+def note_and_ask(name: str, content: str, question: str) -> Send:
+    """Store a note, and return a question about it to the agent."""
+
+    async def send(http: httpx.AsyncClient) -> httpx.Response:
+        await http.post(ROWS, json={"name": name, "content": content})
+        return await chat(question)(http)
+
+    return send
+
+
+def note_and_dream(name: str, content: str) -> Send:
+    """Store a note, and return a dream that reads it."""
+
+    async def send(http: httpx.AsyncClient) -> httpx.Response:
+        await http.post(ROWS, json={"name": name, "content": content})
+        return await http.post("/api/v1/dreams", json={})
+
+    return send
+
+
+def call_tool(name: str, **arguments: Any) -> Send:
+    """Return the call of a tool over MCP."""
+    params = {"name": name, "arguments": arguments}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {"Accept": "application/json, text/event-stream"}
+    return lambda http: http.post("/api/v1/mcp", json=body, headers=headers)
+
+
+def search_as_invented_users(text: str) -> Send:
+    """Return a query, each time under another user id."""
+    numbers = count()
+
+    def send(http: httpx.AsyncClient) -> Awaitable[httpx.Response]:
+        return http.post("/api/v1/query", json={"query": text}, headers={"X-User-Id": f"invented-{next(numbers)}"})
+
+    return send
+
+
+def store_and_search(notes: int) -> Send:
+    """Store notes at the same moment, and return a search that meets them while they are indexed."""
+
+    async def send(http: httpx.AsyncClient) -> httpx.Response:
+        rows = [{"name": f"Tide {uuid4()}", "content": f"{WORDS[:3_000]}"} for _ in range(notes)]
+        stored = await asyncio.gather(*(http.post(ROWS, json=row) for row in rows))
+        assert all(answer.status_code == 201 for answer in stored), [answer.text[:200] for answer in stored]
+        return await query("SEARCH tide FROM resources LIMIT 1")(http)
+
+    return send
+
+
+def approve_six_times() -> Send:
+    """Let a tool ask for consent, and give it six times at the same moment with different arguments."""
+
+    async def send(http: httpx.AsyncClient) -> httpx.Response:
+        await http.post(ROWS, json={"name": "Pier", "content": "The pier is 100 m long."})
+        await call_tool("correct", what="Pier", to="The pier is 90 m long.")(http)
+        request = (await http.get("/api/v1/approvals", params={"status": "pending"})).json()["data"][0]
+        bodies = [
+            {"decision": "approve", "parameters": {"what": "Pier", "to": f"The pier is {number} m long."}}
+            for number in range(6)
+        ]
+        path = f"/api/v1/approvals/{request['id']}/decision"
+        answers = await asyncio.gather(*(http.post(path, json=body) for body in bodies))
+        codes = sorted(answer.status_code for answer in answers)
+        assert codes[1:] == [409] * 5, [answer.text[:200] for answer in answers]
+        return next(answer for answer in answers if answer.status_code != 409)
+
+    return send
+
+
+def tell_and_search(told: str, asked: str, *, erases: bool = False) -> Send:
+    """Tell a statement, perhaps erase it for good, and return a search for it in all messages."""
+
+    async def send(http: httpx.AsyncClient) -> httpx.Response:
+        headers = {"X-User-Id": f"teller-{uuid4()}", "X-Session-Id": str(uuid4())}
+        body = {"messages": [{"role": "user", "content": told}]}
+        assert (await http.post(CHAT, json=body, headers=headers)).status_code == 200
+        if erases:
+            rows = await http.get(f"/api/v1/sessions/{headers['X-Session-Id']}/messages", headers=headers)
+            path = f"/api/v1/messages/{rows.json()['data'][0]['id']}"
+            assert (await http.delete(path, params={"erase": "true"}, headers=headers)).status_code == 204
+            return await http.get(f"/api/v1/sessions/{headers['X-Session-Id']}/messages", headers=headers)
+        return await http.post("/api/v1/query", json={"query": f"SEARCH {asked}"}, headers=headers)
+
+    return send
+
+
+def invent_and_search(invented: str, told: str, asked: str) -> Send:
+    """Store what an assistant invented and what the user told, and return a search for the former."""
+
+    async def send(http: httpx.AsyncClient) -> httpx.Response:
+        headers = {"X-User-Id": f"listener-{uuid4()}", "X-Session-Id": str(uuid4())}
+        messages = [{"role": "assistant", "content": invented}, {"role": "user", "content": told}]
+        assert (await http.post(CHAT, json={"messages": messages}, headers=headers)).status_code == 200
+        return await http.post("/api/v1/query", json={"query": f'SEARCH "{asked}"'}, headers=headers)
+
+    return send
 
 
 def fill(text: str, length: int) -> str:
@@ -191,6 +358,14 @@ TOWER_KEYS = [
 ]
 """All of them name the same row."""
 CHAT = "/api/v1/chat/completions"
+BACKTRACKING = (
+    f"Who is {'A' * 36}, hm?",
+    "Who is BARTHOLOMEW FEATHERSTONEHAUGH, again?",
+    f"yes {'do it ' * 40}x",
+    f"Change the {'a' * 5000}, thanks",
+    f"My password for{' ' * 4000}x",
+)
+"""Messages that made a regular expression of an earlier version try more and more ways to match."""
 ROWS = "/api/v1/entities/resources"
 EDGE = '{"dst":"a","rel_type":"b"},'
 MANY_PARTS = '{"role":"user","content":[' + ",".join(['{"type":"x"}'] * 9_000) + "]}"
@@ -241,7 +416,43 @@ _REQUESTS: dict[str, tuple[Send, int, int | None, str]] = {
     "chat of card numbers": (chat(fill("4111 1111 ", 900_000)), 1, 200, ""),
     "chat of quoted lines": (chat(fill("> quoted line of text here\n", 1_000_000)), 1, 200, ""),
     "chat of questions": (chat(fill("What about Sarah Chen? ", 1_000_000)), 1, 200, ""),
+    **{f"chat that backtracks: {text[:20]}": (chat(text), 2, 200, "") for text in BACKTRACKING},
+    "note of dashes": (
+        note_and_ask("Walk", f"# Walk\n\n{'-' * 1200}x\n{'*' * 1200}x\n", "where is the walk?"),
+        1,
+        200,
+        "",
+    ),
+    "note of spaces, and a dream": (note_and_dream("Door", f"My password for{' ' * 4000}x"), 1, 200, ""),
+    "long searches over MCP": (
+        call_tool("search_rem", query=f'SEARCH "{fill("walk ", 15_000)}"'),
+        60,
+        None,
+        "result|too_many_queries",
+    ),
+    "searches while rows are indexed": (store_and_search(4), 8, 200, '"count":1'),
+    "six approvals at once": (approve_six_times(), 1, 200, ""),
+    "bare fact": (tell_and_search("I'm diabetic.", "diabetic"), 1, 200, "diabetic.*diabetic"),
+    "erased message": (tell_and_search("The vault code is zebra.", "", erases=True), 1, 200, r"(?s)\A(?!.*zebra)"),
+    "invented answer": (
+        invent_and_search("Your sister lives in Turin.", "My sister likes to swim.", "Where does my sister live?"),
+        1,
+        200,
+        r'"results":\[(?:(?!"said_by").)*?"record"',
+    ),
     "table of one line": (upload("line.csv", b"a," * 5_000_000), 1, None, ""),
     "long text": (upload("words.txt", (WORDS * 5).encode()), 1, None, ""),
 }
-ATTACKS = {name: Attack(*request) for name, request in _REQUESTS.items()}
+_STREAMED = r"\[DONE\]|too_many_chats"
+ATTACKS = {
+    **{name: Attack(*request) for name, request in _REQUESTS.items()},
+    "searches of invented users": Attack(
+        search_as_invented_users('SEARCH "walk about the door"'),
+        STREAMS,
+        None,
+        "results|too_many_queries",
+        bystander_address=OTHER_ADDRESS,
+    ),
+    "streams without a model": Attack(stream_chat("rem:local"), STREAMS, None, _STREAMED, STREAM_SECONDS),
+    "streams of a slow model": Attack(stream_chat("openai:bench"), STREAMS, None, _STREAMED, STREAM_SECONDS),
+}

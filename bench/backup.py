@@ -18,7 +18,7 @@ from rem import Rem, Settings
 from rem.db.database import Database
 from rem.db.embedded.server import EmbeddedServer
 from rem.db.sql import fill, parse_blocks
-from rem.embeddings.factory import open_embedder
+from rem.search.embedder_factory import open_embedder
 
 GIGABYTES = 0.2
 ROWS_AT_ONCE = 10_000

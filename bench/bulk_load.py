@@ -132,7 +132,7 @@ async def _load(rem: Rem, entities: list[Resource], *, empty_first: bool = True)
                 await connection.execute(f"VACUUM rem.{table}")
         await connection.execute("CHECKPOINT")
     started = time.perf_counter()
-    report = await rem.store().upsert_many(entities)
+    report = await rem.for_user().store.upsert_many(entities)
     seconds = time.perf_counter() - started
     assert report.counts["inserted" if empty_first else "unchanged"] == len(entities)
     return seconds

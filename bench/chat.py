@@ -39,10 +39,11 @@ async def run(home: Path, sizes: tuple[int, ...] = SIZES, rounds: int = ROUNDS) 
         async with Rem.open(Settings(rem_home=home)) as rem:
             sessions = {size: await _store_session(rem, size) for size in {HISTORY_MESSAGES, *sizes}}
             print_progress("chat: indexing the messages ...")
-            await rem.index(user=USER)
+            await rem.for_user(USER).index()
             bare_agent = await BareAgent.open(model, rem, sessions[HISTORY_MESSAGES])
             reset_sessions = partial(_delete_new_messages, rem, sessions)
-            with serve_rem(home, {"LLM__BASE_URL": model, "LLM__DEFAULT_MODEL": "openai:bench"}) as address:
+            settings = {"LLM__BASE_URL": model, "LLM__DEFAULT_MODEL": "openai:bench"}
+            with serve_rem(home, {**settings, "API__MAX_CHATS_PER_CALLER": str(max(STREAM_COUNTS))}) as address:
                 limits = httpx.Limits(max_connections=200)
                 headers = {"X-User-Id": USER}
                 async with httpx.AsyncClient(base_url=address, timeout=120, headers=headers, limits=limits) as http:
@@ -67,7 +68,7 @@ async def _delete_new_messages(rem: Rem, sessions: dict[int, UUID]) -> None:
 
 async def _store_session(rem: Rem, size: int) -> UUID:
     """Store a session of `size` messages. Ten of them fill the token budget of the history."""
-    memory, session_id = rem.memory(USER), uuid4()
+    memory, session_id = rem.for_user(USER).sessions, uuid4()
     for first in range(0, size, 500):
         messages = [_build_message(number) for number in range(first, min(first + 500, size))]
         await memory.append(session_id, messages, create_session=True)
@@ -127,7 +128,7 @@ class BareAgent:
         from rem.agents.model_input import history_from_session
 
         schema = await AgentCatalog(Settings(), None).get("rem", Scope())
-        history = history_from_session((await rem.memory(USER).get_history(session_id)).messages)
+        history = history_from_session((await rem.for_user(USER).sessions.get_history(session_id)).messages)
         model = OpenAIChatModel("bench", provider=OpenAIProvider(base_url=address, api_key="unused"))
         return cls(AgentFactory().build(schema), model, history)
 

@@ -105,7 +105,7 @@ async def run(settings: Settings, sizes: Sequence[int] = SIZES) -> Result:
 
 async def _create_user(rem: Rem, name: str, messages: int, *, is_endless: bool) -> _User:
     """Store a user with a history, run the dreams on it, and return the user."""
-    store = rem.store(name)
+    store = rem.for_user(name).store
     user = _User(name, uuid4() if is_endless else None)
     await store.upsert(Schema(name=_AGENT, version="1.0.0", kind="agent", spec=_ORDER, description="You read orders."))
     await store.upsert(OntologyConfig(name="orders", agent_schema=_AGENT, uri_pattern="note:*"))
@@ -120,7 +120,7 @@ async def _create_user(rem: Rem, name: str, messages: int, *, is_endless: bool) 
 
 async def _dream(rem: Rem, user: _User) -> float:
     """Run the dreams and return the seconds. Messages are indexed before, as a server does it when they are written."""
-    await rem.index(user=user.name)
+    await rem.for_user(user.name).index()
     started = time.perf_counter()
     await rem.dreamer().dream(Scope.for_user(user.name))
     return time.perf_counter() - started
@@ -128,7 +128,7 @@ async def _dream(rem: Rem, user: _User) -> float:
 
 async def _store_day(rem: Rem, user: _User, number: int) -> None:
     """Store one day of messages and, on some days, a note."""
-    store = rem.store(user.name)
+    store = rem.for_user(user.name).store
     at = START + timedelta(days=user.message_count // MESSAGES_PER_DAY)
     session_id = user.session_id or uuid4()
     if user.session_id is None or user.message_count == 0:

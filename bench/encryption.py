@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from bench.measure import Call, Result, measure_in_turns, print_progress
 from rem import Rem, Resource, Settings
 from rem.db.embedded.server import EmbeddedServer
-from rem.memory.message import NewMessage
 from rem.models import Role
+from rem.sessions.message import NewMessage
 from rem.settings import EmbeddingSettings, EncryptionSettings
 
 ROWS = 5_000
@@ -62,14 +62,14 @@ async def _opened(settings: Settings) -> AsyncIterator[Rem]:
 async def _fill(rem: Rem, rows: int) -> None:
     source = random.Random(2)
     texts = (" ".join(source.choices(_WORDS, k=60)) for _ in range(rows))
-    await rem.store(_USER).upsert_many(
+    await rem.for_user(_USER).store.upsert_many(
         Resource(name=f"Entity Number {number}", content=text) for number, text in enumerate(texts)
     )
-    await rem.index(everyone=True)
+    await rem.index()
 
 
 def _make_call(rem: Rem, name: str, rows: int) -> Call:
-    store, memory, session = rem.store(_USER), rem.memory(_USER), uuid4()
+    store, memory, session = rem.for_user(_USER).store, rem.for_user(_USER).sessions, uuid4()
     source = random.Random(3)
     message = NewMessage(role=Role.USER, content=" ".join(source.choices(_WORDS, k=60)))
 
@@ -81,6 +81,6 @@ def _make_call(rem: Rem, name: str, rows: int) -> Call:
 
     async def search(turn: int) -> None:
         words = f"{_WORDS[turn % 2000]} {_WORDS[turn * 3 % 2000]}"
-        await rem.query(f'SEARCH "{words}" FROM resources LIMIT 10', user=_USER)
+        await rem.for_user(_USER).query(f'SEARCH "{words}" FROM resources LIMIT 10')
 
     return {"write_message": write_message, "lookup": lookup, "search": search}[name]

@@ -20,12 +20,12 @@ from bench.measure import Result, print_progress
 from rem.app import Rem
 from rem.db.embedded.server import EmbeddedServer
 from rem.db.store import Store
-from rem.memory.message import NewMessage
 from rem.models import Ontology, Resource, Role
+from rem.sessions.message import NewMessage
 from rem.settings import Settings
 
 SETS = ("tuned", "held_out")
-_FOLDER = Path(__file__).parent.parent / "tests" / "dreaming" / "labelled"
+_FOLDER = Path(__file__).parent.parent / "tests" / "dreams" / "labelled"
 
 
 @dataclass(slots=True)
@@ -68,18 +68,18 @@ async def score(rem: Rem, cases: list[dict[str, Any]]) -> Score:
     for number, case in enumerate(cases):
         user = f"labelled-{uuid4().hex}-{number}"
         await _store_case(rem, user, case)
-        store = rem.store(user)
+        store = rem.for_user(user).store
         await rem.dreamer().dream(store.scope, ["entities"])
         await _compare(store, case, total)
     return total
 
 
 async def _store_case(rem: Rem, user: str, case: dict[str, Any]) -> None:
-    memory = rem.memory(user)
+    memory = rem.for_user(user).sessions
     for session in case.get("sessions", []):
         await memory.append(uuid4(), [_build_message(line) for line in session], create_session=True)
     for number, text in enumerate(case.get("notes", [])):
-        await rem.store(user).upsert(Resource(name=f"note {number}", content=text))
+        await rem.for_user(user).store.upsert(Resource(name=f"note {number}", content=text))
 
 
 def _build_message(line: str | dict[str, str]) -> NewMessage:

@@ -11,7 +11,7 @@ import orjson
 from bench.measure import Result, measure_in_turns, median, print_progress
 from rem import Rem, Settings
 from rem.db.database import Database
-from rem.query.syntax_tree import Fuzzy
+from rem.query.tree import Fuzzy
 
 SIZES = (10_000, 100_000, 1_000_000)
 _USERS = 100
@@ -83,7 +83,7 @@ async def _measure(rem: Rem, size: int, rounds: int) -> dict[str, float]:
     row_counts: list[int] = []
 
     async def rem_fuzzy(turn: int) -> None:
-        result = await rem.query(Fuzzy(texts[turn], _THRESHOLD, _LIMIT), user=users[turn])
+        result = await rem.for_user(users[turn]).query(Fuzzy(texts[turn], _THRESHOLD, _LIMIT))
         row_counts.append(result.count)
 
     async def bare(turn: int) -> None:

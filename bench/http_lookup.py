@@ -33,7 +33,7 @@ async def run(home: Path, rounds: int = ROUNDS) -> Result:
     result = Result("http")
     async with Rem.open(Settings(rem_home=home)) as rem:
         rows = [Resource(name=f"Entity Number {n}", content=f"What is remembered of {n}.") for n in range(ROWS)]
-        await rem.store(USER).upsert_many(rows)
+        await rem.for_user(USER).store.upsert_many(rows)
     with serve_rem(home, OPEN) as open_address, serve_rem(home, PROTECTED) as protected_address:
         key_headers = {"Authorization": f"Bearer {_create_key(home)}"}
         async with (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.measure import Result, median, print_progress
 from rem import Rem, Resource, Settings
-from rem.embeddings import open_embedder
+from rem.search.embedder_factory import open_embedder
 
 FILES = 1_000
 ROUNDS = 3
@@ -37,7 +37,7 @@ async def run(settings: Settings, files: int = FILES, rounds: int = ROUNDS) -> R
             for number in range(rounds):
                 owner = f"owner-{number}"
                 ingest_seconds.append(await _time_ingest(rem, folder, owner))
-                texts = [chunk.content for chunk in await rem.store(owner).find(Resource, limit=10_000)]
+                texts = [chunk.content for chunk in await rem.for_user(owner).store.find(Resource, limit=10_000)]
                 started = time.perf_counter()
                 await embedder.embed(texts)
                 embed_seconds.append(time.perf_counter() - started)
@@ -62,7 +62,7 @@ async def run(settings: Settings, files: int = FILES, rounds: int = ROUNDS) -> R
 async def _time_ingest(rem: Rem, folder: Path, owner: str) -> float:
     """Ingest and index the folder, and return the seconds that it took."""
     started = time.perf_counter()
-    report = await rem.ingest(folder, user=owner)
+    report = await rem.for_user(owner).ingest(folder)
     seconds = time.perf_counter() - started
     assert not report.failures, report.failures[0]
     return seconds

@@ -12,11 +12,13 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from uuid import uuid4
 
 from bench.measure import Result, median, print_progress
 from rem import Rem, Settings
+from rem.db.sql import query
+from rem.jobs.handlers import HandlerContext, Payload
 from rem.jobs.queue import JobQueue
-from rem.worker.handlers import HandlerContext, Payload
 
 JOBS = 3000
 WORKERS = (1, 2, 4)
@@ -25,6 +27,11 @@ _REPEATS = 3
 _PAUSE_SECONDS = 0.01
 _KIND = "nothing"
 _PUT = "WITH put AS (INSERT INTO rem.bare_jobs (payload) VALUES ('{}')) SELECT pg_notify('bare_jobs', '')"
+_WAITING = """
+INSERT INTO rem_jobs.jobs (kind, tenant_id, user_id)
+SELECT 'nothing', 'default', CASE WHEN number > $1 THEN 'user-' || number ELSE 'busy' END
+FROM generate_series(1, $1::integer + $2::integer) AS number
+"""
 _TAKE = """
 DELETE FROM rem.bare_jobs WHERE id = (SELECT id FROM rem.bare_jobs ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING payload
@@ -47,11 +54,17 @@ async def run(settings: Settings, jobs: int = JOBS, latencies: int = _LATENCIES)
                 rates[number].append(rate)
                 waits[number] += waited
                 print_progress(f"{number} workers: {rate:,.0f} jobs/s, p50 {median(waited) * 1000:.1f} ms")
+        few, many = await _turn_seconds(rem, 10, 10), await _turn_seconds(rem, 100_000, 10_000)
         await rem.database.pool.execute("DROP TABLE rem.bare_jobs")
     result.figures = {"jobs": jobs, "bare_jobs_per_second": round(median(bare_rate)), **_spread("bare", bare_wait)}
     for number in WORKERS:
         result.figures[f"workers_{number}_jobs_per_second"] = round(median(rates[number]))
         result.figures |= _spread(f"workers_{number}", waits[number])
+    result.figures |= {
+        "turn_p50_ms": round(median(few) * 1000, 2),
+        "turn_of_10000_owners_p50_ms": round(median(many) * 1000, 2),
+    }
+    result.check("the choice of a job among 110,000 of 10,000 owners against 20 of 10", median(many) / median(few), 3.0)
     result.check("a bare loop's jobs per second against one worker's", median(bare_rate) / median(rates[1]), 2.0)
     result.check("latency of one worker against a bare listener", median(waits[1]) / median(bare_wait), 4.0)
     result.check("jobs per second of one worker against four", median(rates[1]) / median(rates[4]), 1.0)
@@ -125,9 +138,25 @@ async def _measure(rem: Rem, settings: Settings, number: int, count: int, latenc
     return rate, waits
 
 
+async def _turn_seconds(rem: Rem, jobs: int, owners: int) -> list[float]:
+    """Return the seconds of each choice of a job, if one owner has many jobs and other owners have one each."""
+    worker, seconds = uuid4(), []
+    async with rem.database.connection() as connection:
+        await connection.execute(_WAITING, jobs, owners)
+        await connection.execute("ANALYZE rem_jobs.jobs, rem_jobs.turns")
+        await connection.execute("INSERT INTO rem_jobs.workers (id) VALUES ($1)", worker)
+        for _ in range(10 + min(jobs, _LATENCIES)):
+            started = time.perf_counter()
+            (row,) = await connection.fetch(query("jobs/jobs", "take"), worker, [_KIND], 1, 1)
+            seconds.append(time.perf_counter() - started)
+            await connection.execute("DELETE FROM rem_jobs.jobs WHERE id = $1", row["id"])
+        await connection.execute("TRUNCATE rem_jobs.jobs, rem_jobs.turns, rem_jobs.workers")
+    return seconds[10:]
+
+
 async def _until_empty(rem: Rem) -> None:
     async with rem.database.connection() as connection:
-        while await connection.fetchval("SELECT EXISTS (SELECT FROM rem_jobs.pgqueuer)"):  # noqa: ASYNC110
+        while await connection.fetchval("SELECT EXISTS (SELECT FROM rem_jobs.jobs)"):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -152,8 +181,8 @@ async def _work() -> None:
     """Run one worker process whose handler does nothing, and print how long each job with a start time waited."""
     from loguru import logger
 
+    from rem.jobs.worker import Worker
     from rem.settings import get_settings
-    from rem.worker.worker import Worker
 
     logger.remove()
     waits: list[float] = []
@@ -163,7 +192,7 @@ async def _work() -> None:
             waits.append(time.time() - payload["at"])
 
     async with Rem.open() as rem:
-        worker = Worker(rem, None, get_settings(), handlers={_KIND: nothing}, schedules=[])
+        worker = Worker(rem, get_settings(), handlers={_KIND: nothing}, schedules={})
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         asyncio.get_running_loop().call_later(0.3, lambda: print("ready", flush=True))
         await worker.run()

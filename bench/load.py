@@ -32,7 +32,7 @@ MIXES = {
 OWNERS = 100
 USERS = 32
 """Requests at the same time: enough for four processes."""
-SERVER_SETTINGS = {"WORKER__IN_PROCESS": "false", "AUTH__ENABLED": "false"}
+SERVER_SETTINGS = {"WORKER__IN_PROCESS": "false", "AUTH__ENABLED": "false", "API__MAX_CHATS_PER_CALLER": "1000"}
 TEXTS = ("The harbour has a new ferry.", "The winter timetable begins.", "The keeper of the old lighthouse left.")
 
 
@@ -71,13 +71,13 @@ async def _store_rows(home: Path, rows: int) -> dict[str, float]:
     async with Rem.open(Settings(rem_home=home)) as rem:
         before = {"python": time.process_time(), "postgres": _read_cpu(home)["postgres"]}
         for owner in range(OWNERS):
-            await rem.store(f"user-{owner}@example.com").upsert_many(
+            await rem.for_user(f"user-{owner}@example.com").store.upsert_many(
                 [
                     Resource(name=f"Report {number}", content=f"{TEXTS[number % len(TEXTS)]} Number {number}.")
                     for number in range(owner, rows, OWNERS)
                 ]
             )
-        await rem.index()
+        await rem.for_user().index()
         after = {"python": time.process_time(), "postgres": _read_cpu(home)["postgres"]}
     return {f"{part}_cpu_ms_per_row": round(1000 * (after[part] - before[part]) / rows, 2) for part in before}
 

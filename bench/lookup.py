@@ -54,7 +54,7 @@ async def _measure(rem: Rem, size: int) -> dict[str, float]:
     source = random.Random(size)
     numbers = [source.randrange(size) for _ in range(_ROUNDS + 50)]
     ids = await _read_ids(rem.database, numbers)
-    stores = [rem.store(f"user-{number}") for number in range(_USERS)]
+    stores = [rem.for_user(f"user-{number}").store for number in range(_USERS)]
 
     async def rem_lookup(turn: int) -> None:
         number = numbers[turn]

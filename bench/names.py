@@ -17,11 +17,11 @@ from typing import Any
 
 import yaml
 
-from rem.tagging.tagger import ORGANIZATION, PERSON, PLACE, TaggedName, get_tagger
+from rem.knowledge.tagger import ORGANIZATION, PERSON, PLACE, TaggedName, get_tagger
 
 PARTS = ("open", "held_out")
 SPEED_MESSAGES = 600
-_FOLDER = Path(__file__).parent.parent / "tests" / "dreaming" / "labelled"
+_FOLDER = Path(__file__).parent.parent / "tests" / "dreams" / "labelled"
 _NAME = re.compile(r"\[([^\]|]+)\|([pol])\]")
 _KINDS = {"p": PERSON, "o": ORGANIZATION, "l": PLACE}
 Span = tuple[int, int, str]

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from bench.measure import Result, median, print_progress
-from rem.query.language.parser import parse_query
+from rem.query.parser import parse_query
 
 ROUNDS = 2_000
 _CASES = Path(__file__).parent.parent / "tests" / "query" / "conformance.json"

@@ -16,9 +16,9 @@ from rem import Edge, Rem, Resource, Settings
 from rem.db.database import Database, migrate_schema
 from rem.db.preflight import read_server_info
 from rem.db.sql import parse_blocks
-from rem.query.syntax_tree import Search
+from rem.query.tree import Search
 from rem.query.verbs.search import Searcher
-from rem.retrieval.indexer import Indexer
+from rem.search.indexer import Indexer
 
 PARTITIONS = 16
 LARGE_TENANT = "large"
@@ -128,8 +128,8 @@ async def _make_reads(rem: Rem, sizes: Sizes) -> dict[str, Call]:
         }
     embedder = KnownVectors(questions)
     searcher = Searcher(rem.database, embedder, Indexer(rem.database, embedder, "english"))
-    stores = [rem.store(OWNER, tenant=_name(number)) for number in range(sizes.tenants)]
-    large = rem.store(OWNER, tenant=LARGE_TENANT)
+    stores = [rem.for_user(OWNER, tenant=_name(number)).store for number in range(sizes.tenants)]
+    large = rem.for_user(OWNER, tenant=LARGE_TENANT).store
 
     async def lookup(turn: int) -> None:
         tenant, row = _pick(turn, sizes)
@@ -141,7 +141,7 @@ async def _make_reads(rem: Rem, sizes: Sizes) -> dict[str, Call]:
 
     async def traverse(turn: int) -> None:
         tenant, row = _pick(turn, sizes)
-        await rem.query(f'TRAVERSE "row-{row}" DEPTH 2', user=OWNER, tenant=_name(tenant))
+        await rem.for_user(OWNER, tenant=_name(tenant)).query(f'TRAVERSE "row-{row}" DEPTH 2')
 
     async def search(turn: int) -> None:
         assert (await searcher.search(stores[_pick(turn, sizes)[0]], _ask(texts, turn))).count
@@ -159,7 +159,7 @@ async def _make_reads(rem: Rem, sizes: Sizes) -> dict[str, Call]:
 
 
 def _make_writes(rem: Rem, sizes: Sizes) -> dict[str, Call]:
-    stores = [rem.store(OWNER, tenant=_name(number)) for number in range(sizes.tenants)]
+    stores = [rem.for_user(OWNER, tenant=_name(number)).store for number in range(sizes.tenants)]
 
     async def update(turn: int) -> None:
         tenant, row = _pick(turn, sizes)
@@ -189,6 +189,6 @@ async def _load_in_turns(databases: dict[str, Rem], sizes: Sizes) -> dict[str, f
                 for n in range(sizes.bulk_rows)
             ]
             started = time.perf_counter()
-            await rem.store(OWNER, tenant=f"bulk-{repeat}").upsert_many(rows)
+            await rem.for_user(OWNER, tenant=f"bulk-{repeat}").store.upsert_many(rows)
             seconds[name].append(time.perf_counter() - started)
     return {f"bulk load {name}": round(median(values), 3) for name, values in seconds.items()}

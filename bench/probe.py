@@ -1,7 +1,8 @@
 """Ask a server again and again, in a process of its own, and measure how long it takes to answer.
 
-`python probe.py HOST PORT` writes a line for each answer: the name of the question and the seconds. It ends when its
-input is closed. It imports little, so that it measures the server and not itself.
+`python probe.py HOST PORT SOURCE` asks from the address SOURCE, if it is not empty. It writes a line for each answer:
+the name of the question and the seconds. It ends when its input is closed. It imports little, so that it measures the
+server and not itself.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ QUESTIONS = {
 }
 
 
-def ask(name: str, host: str, port: int) -> None:
+def ask(name: str, host: str, port: int, source: str) -> None:
     """Ask one question until the process ends."""
     method, path, body = QUESTIONS[name]
-    connection = http.client.HTTPConnection(host, port, timeout=60)
+    connection = http.client.HTTPConnection(host, port, timeout=60, source_address=(source, 0) if source else None)
     headers = {"Content-Type": "application/json", "X-User-Id": "bystander"}
     while True:
         started = time.perf_counter()
@@ -40,7 +41,7 @@ def main() -> None:
     """Ask all questions until the input is closed."""
     host, port = sys.argv[1], int(sys.argv[2])
     for name in QUESTIONS:
-        threading.Thread(target=ask, args=(name, host, port), daemon=True).start()
+        threading.Thread(target=ask, args=(name, host, port, sys.argv[3]), daemon=True).start()
     sys.stdin.read()
 
 

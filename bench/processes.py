@@ -62,9 +62,9 @@ async def run(home: Path, rounds: int = ROUNDS, seconds: float = SECONDS) -> Res
     result = Result("processes")
     async with Rem.open(Settings(rem_home=home)) as rem:
         rows = [Resource(name=f"Report {number}", content=f"What is remembered of {number}.") for number in range(ROWS)]
-        await rem.store(USER).upsert_many(rows)
+        await rem.for_user(USER).store.upsert_many(rows)
         # Otherwise the first process would do it meanwhile.
-        await rem.index(everyone=True)
+        await rem.index()
     runs: dict[int, list[ProcessRun]] = {1: [], 2: []}
     for _ in range(rounds):
         for processes in runs:
@@ -103,12 +103,12 @@ async def _measure(home: Path, processes: int, seconds: float) -> ProcessRun:
 
 
 def _find_api_processes(processes: int) -> list[psutil.Process]:
-    """Return the processes that answer requests: `rem serve` itself, or the children that it started."""
-    (server,) = psutil.Process().children()
-    if processes == 1:
-        return [server]
-    children = [child for child in server.children() if "spawn_main" in " ".join(child.cmdline())]
-    assert len(children) == processes, f"rem serve has {len(children)} processes"
+    """Return the processes that answer requests: the children of `rem serve`. The first one is ready."""
+    (supervisor,) = psutil.Process().children()
+    deadline = time.monotonic() + MAX_CONNECT_SECONDS
+    while len(children := supervisor.children()) != processes:
+        assert time.monotonic() < deadline, f"rem serve has {len(children)} processes"
+        time.sleep(0.05)
     return children
 
 

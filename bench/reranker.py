@@ -9,9 +9,9 @@ from pathlib import Path
 
 from bench.embedder import WORDS
 from bench.measure import Result, median, print_progress
-from rem.embeddings import open_embedder
-from rem.query.superseded import MAX_READ_PAIRS, SEPARATOR
-from rem.retrieval.reranker import open_replacement_model, open_reranker
+from rem.answers.replaced import MAX_PAIRS
+from rem.search.embedder_factory import open_embedder
+from rem.search.reranker import open_reader, open_reranker
 from rem.settings import EmbeddingSettings, RerankerSettings, Settings
 
 ROUNDS = 40
@@ -62,15 +62,14 @@ async def run(home: Path, rounds: int = ROUNDS) -> Result:
 
 async def _measure_pairs(result: Result, generator: random.Random, rounds: int) -> None:
     """Measure the model that finds replaced rows, on the most pairs that it reads for an answer."""
-    model = open_replacement_model(RerankerSettings())
-    assert model is not None
-    texts = [" ".join(generator.choices(WORDS, k=20)) for _ in range(2 * MAX_READ_PAIRS)]
-    pairs = [f"{older}{SEPARATOR}{newer}" for older, newer in zip(texts[::2], texts[1::2], strict=True)]
-    await model.scores(QUESTION, pairs)
+    model = open_reader(RerankerSettings())
+    texts = [" ".join(generator.choices(WORDS, k=20)) for _ in range(2 * MAX_PAIRS)]
+    pairs = list(zip(texts[::2], texts[1::2], strict=True))
+    await model.replaces(QUESTION, pairs)
     times, waits = [], []
     for _ in range(rounds):
         started = time.perf_counter()
-        times.append(await _measure_cpu(model.scores(QUESTION, pairs)))
+        times.append(await _measure_cpu(model.replaces(QUESTION, pairs)))
         waits.append(time.perf_counter() - started)
     await model.close()
     result.figures["pairs"] = {

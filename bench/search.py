@@ -14,13 +14,13 @@ from bench.measure import Call, Result, measure_in_turns, print_progress
 from rem import Rem, Settings
 from rem.db.database import Database
 from rem.db.sql import parse_blocks
-from rem.query.syntax_tree import Search
+from rem.query.tree import Search
 from rem.query.verbs.search import Searcher
-from rem.retrieval.indexer import Indexer, vector_to_text
+from rem.search.indexer import Indexer, vector_to_text
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
-    from rem.embeddings import Vector, Vectors
+    from rem.search.embedder import Vector, Vectors
 
 SIZES = (100_000, 1_000_000)
 LARGE_SIZES = (1_000_000, 10_000_000)
@@ -213,7 +213,7 @@ async def _measure(
     rounds: int,
     has_index: bool,
 ) -> None:
-    store = rem.store(owner, tenant=_TENANT)
+    store = rem.for_user(owner, tenant=_TENANT).store
     texts = list(questions)
     literals = [f"[{','.join(map(str, questions[text].tolist()))}]" for text in texts]
 
@@ -225,7 +225,7 @@ async def _measure(
         number = _first_number(owner) + turn % _OWNERS[0][1]
         query = Search(f"{texts[turn]}{_IDENTIFIER}{number}", limit=_LIMIT, min_similarity=0)
         found = await searcher.search(store, query)
-        assert found.results[0]["record"]["name"] == f"Row {number}"
+        assert found.hits[0].record["name"] == f"Row {number}"
 
     async def bare(statement: str, query: str) -> Any:
         async with rem.database.connection() as connection, connection.transaction():
@@ -272,7 +272,7 @@ async def _measure(
 
 async def _recall(rem: Rem, searcher: Searcher, owner: str, questions: dict[str, Vector]) -> float:
     """Return the share of the ten exact nearest neighbours that MODE vector finds."""
-    store = rem.store(owner, tenant=_TENANT)
+    store = rem.for_user(owner, tenant=_TENANT).store
     hits = wanted = 0
     for text in list(questions)[:50]:
         found = await searcher.search(store, Search(text, limit=_LIMIT, min_similarity=0, mode="vector"))
@@ -281,6 +281,6 @@ async def _recall(rem: Rem, searcher: Searcher, owner: str, questions: dict[str,
             exact = {
                 str(row["id"]) for row in await connection.fetch(_SQL["bare_exact"], _TENANT, owner, literal, _LIMIT)
             }
-        hits += len(exact & {row["record"]["id"] for row in found.results})
+        hits += len(exact & {hit.id for hit in found.hits})
         wanted += len(exact)
     return round(hits / wanted, 4)

@@ -11,9 +11,9 @@ from bench.partitions import create_database
 from bench.search import KnownVectors, prepare_vectors, read_questions
 from rem import Rem, Settings
 from rem.db.sql import parse_blocks
-from rem.query.syntax_tree import Search
+from rem.query.tree import Search
 from rem.query.verbs.search import Searcher
-from rem.retrieval.indexer import Indexer
+from rem.search.indexer import Indexer
 
 OWNER = "owner"
 TENANT = "tenant-1"
@@ -114,7 +114,7 @@ async def _make_calls(databases: dict[str, Rem], sizes: TenantSizes) -> dict[str
 def _make_lookup(rem: Rem, sizes: TenantSizes, tenants: int) -> Call:
     async def lookup(turn: int) -> None:
         source = random.Random(turn)
-        store = rem.store(OWNER, tenant=f"tenant-{source.randrange(tenants) + 1}")
+        store = rem.for_user(OWNER, tenant=f"tenant-{source.randrange(tenants) + 1}").store
         assert await store.lookup(f"row-{source.randrange(sizes.rows) + 1}")
 
     return lookup
@@ -122,7 +122,7 @@ def _make_lookup(rem: Rem, sizes: TenantSizes, tenants: int) -> Call:
 
 def _make_search(rem: Rem, searcher: Searcher, texts: list[str], tenants: int) -> Call:
     async def search(turn: int) -> None:
-        store = rem.store(OWNER, tenant=f"tenant-{random.Random(turn).randrange(tenants) + 1}")
+        store = rem.for_user(OWNER, tenant=f"tenant-{random.Random(turn).randrange(tenants) + 1}").store
         found = await searcher.search(store, Search(texts[turn % len(texts)], limit=10, min_similarity=0))
         assert found.count
 

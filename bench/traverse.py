@@ -11,7 +11,7 @@ import orjson
 from bench.measure import Call, Result, measure_in_turns, print_progress
 from rem import Rem, Settings
 from rem.db.database import Database
-from rem.query.syntax_tree import Lookup, Traverse
+from rem.query.tree import Lookup, Traverse
 
 NODES = 100_000
 _DEGREE = 10
@@ -76,7 +76,7 @@ async def _measure(rem: Rem, nodes: int, rounds: int) -> dict[str, Any]:
     reached: dict[str, list[int]] = defaultdict(list)
 
     async def rem_traverse(turn: int) -> None:
-        result = await rem.query(Traverse(Lookup((f"node-{starts[turn]}",)), depth=_DEPTH), user=_USER)
+        result = await rem.for_user(_USER).query(Traverse(Lookup((f"node-{starts[turn]}",)), depth=_DEPTH))
         reached["rem"].append(result.count)
 
     async def bare(turn: int) -> None:

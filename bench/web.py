@@ -80,7 +80,7 @@ async def run(
 
 
 async def _store_session(rem: Rem, size: int) -> UUID:
-    memory, session_id = rem.memory(USER), uuid4()
+    memory, session_id = rem.for_user(USER).sessions, uuid4()
     for first in range(0, size, 500):
         numbers = range(first, min(first + 500, size))
         messages = [
@@ -100,7 +100,7 @@ async def _store_graph(rem: Rem, nodes: int) -> None:
     for number in range(nodes - 1):
         parent = "Hub" if number < 20 else f"Node {number % 20}"
         rows.append(Resource(name=f"Node {number}", graph_edges=[Edge(dst=parent, rel_type="part_of")]))
-    await rem.store(USER).upsert_many(rows)
+    await rem.for_user(USER).store.upsert_many(rows)
 
 
 def _write_answer(words: int) -> str:

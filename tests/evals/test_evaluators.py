@@ -234,7 +234,8 @@ async def test_catalog_lists_evaluators_apart_from_agents(tmp_path: Path) -> Non
     text = LOOKUP_CORRECTNESS.replace("rem-lookup-correctness", "my-own")
     (tmp_path / "evaluators" / "own.yaml").write_text(text, encoding="utf-8")
     catalog = AgentCatalog(Settings(rem_home=tmp_path), None)
-    names = [schema.name for schema in await catalog.list_evaluators(Scope())]
+    entries = [entry.schema for entry in await catalog.list_entries(Scope()) if entry.schema]
+    names = [schema.name for schema in entries if schema.kind == "evaluator"]
     assert "my-own" in names
     assert "exact" in names
     agents = [schema.name for schema in await catalog.list(Scope())]

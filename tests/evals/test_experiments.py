@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from rem.evals.experiment_report import compare, passes, summarize_run, write_re
 from rem.evals.experiment_store import ExperimentRun
 from rem.evals.experiments import Experiments, RunOptions
 from rem.evals.golden_sets import GoldenCase, GoldenSet
-from rem.evals.report_html import render_report
 from rem.evals.targets import AgentTarget, FunctionTarget, QueryTarget, Target, fill_template, make_target
 from rem.models import Resource
 from tests.agents.running_agents import agents_with
@@ -45,10 +43,8 @@ EXACT = Evaluator(
 
 
 @pytest.fixture
-async def agents(rem_without_embedder: Rem) -> AsyncIterator[Agents]:
-    agents = Agents(rem_without_embedder, rem_without_embedder.settings)
-    yield agents
-    await agents.close()
+async def agents(rem_without_embedder: Rem) -> Agents:
+    return rem_without_embedder.agents
 
 
 async def run(
@@ -62,8 +58,8 @@ async def run(
 
 async def test_query_runs_without_a_model_and_keeps_its_versions(rem_without_embedder: Rem) -> None:
     rem = rem_without_embedder
-    await rem.store(ALICE).upsert(Resource(name="Boat log", content="We sailed to Paros."))
-    evaluators = await load_evaluators(["retrieval", "latency"], Agents(None, rem.settings), CONTEXT)
+    await rem.for_user(ALICE).store.upsert(Resource(name="Boat log", content="We sailed to Paros."))
+    evaluators = await load_evaluators(["retrieval", "latency"], rem.agents, CONTEXT)
     target = QueryTarget(rem, ALICE, "SEARCH {input} FROM resources")
     cases = golden(("Paros", ["boat-log"]), ('a "quoted" \\ text', []), name="boats")
     stored, results = await run(rem, target, evaluators, cases, seed=3)
@@ -112,7 +108,7 @@ async def test_smaller_difference_of_numbers_is_no_regression(rem_without_embedd
 
 async def test_broken_query_turns_an_experiment_red(rem_without_embedder: Rem, agents: Agents) -> None:
     rem = rem_without_embedder
-    await rem.store(ALICE).upsert(Resource(name="Paris", content="A city."))
+    await rem.for_user(ALICE).store.upsert(Resource(name="Paris", content="A city."))
     evaluators = await load_evaluators(["retrieval"], agents, CONTEXT)
     cases = golden(("Paris", ["paris"]), name="cities")
     good = await run(rem, QueryTarget(rem, ALICE, "LOOKUP"), evaluators, cases)
@@ -181,7 +177,7 @@ async def test_experiment_leaves_no_trace_in_memory(rem: Rem, sql: asyncpg.Conne
     assert case.output.value == "Done."
     for table in ("sessions", "messages", "resources", "passages", "search_queue"):
         assert await sql.fetchval(f"SELECT count(*) FROM {table}") == 0, table
-    result = await rem.query('SEARCH "vault code"', user=ALICE)
+    result = await rem.for_user(ALICE).query('SEARCH "vault code"')
     assert result.count == 0
     assert stored.ended_at is not None
 
@@ -260,7 +256,7 @@ async def test_erasing_a_user_erases_the_runs(
 ) -> None:
     rem = rem_without_embedder
     await run(rem, FunctionTarget(ANSWERS.__getitem__, "answers"), [EXACT])
-    await rem.erase_user("alice")
+    await rem.for_user("alice").erase_user()
     for table in ("eval_runs", "eval_cases", "eval_scores"):
         assert await sql.fetchval(f"SELECT count(*) FROM {table}") == 0
 
@@ -284,26 +280,6 @@ async def test_results_are_files_too(rem_without_embedder: Rem, tmp_path: Path) 
     assert [(row["input"], row["output"]) for row in outputs] == list(ANSWERS.items())
     assert scores[0]["scores"] == {"pass": True}
     assert summary["pass_rate"] == 1.0
-
-
-async def test_report_escapes_everything_and_has_no_script(rem_without_embedder: Rem) -> None:
-    attack = "</pre><script>alert(1)</script><img src=x onerror=alert(1)>\"'"
-    cases = golden((attack, "x"), ("b", "y"), name="attack")
-    target = FunctionTarget(lambda _input: attack, attack)
-    first = await run(rem_without_embedder, target, [EXACT], cases)
-    second = await run(rem_without_embedder, target, [EXACT], cases)
-    page = render_report(summarize_run(*second), second[1], compare(first, second), first[1])
-    assert "<script" not in page
-    assert "<img" not in page
-    assert "&lt;script&gt;" in page
-    assert page.count("<svg") == 2
-    assert "Against attack#1" in page
-    assert "No figure is worse than in attack#1." in page
-    # A dot leads to its case.
-    assert page.count('href="#case-1"') == page.count('id="case-1"') == 1
-    assert "http://" not in page
-    assert "default-src 'none'" in page
-    assert page == render_report(summarize_run(*second), second[1], compare(first, second), first[1])
 
 
 async def test_later_evaluators_judge_stored_outputs(rem_without_embedder: Rem, agents: Agents) -> None:

@@ -16,8 +16,8 @@ from rem.evals.golden_sets import (
     read_golden_set,
     write_golden_set,
 )
-from rem.memory.message import NewMessage
 from rem.models import Feedback, Role
+from rem.sessions.message import NewMessage
 
 ALICE, BOB = Scope(user_id="alice"), Scope(user_id="bob")
 
@@ -107,7 +107,7 @@ def test_bytes_that_are_not_text_have_a_line(tmp_path: Path) -> None:
 
 
 async def fill_session(rem: Rem, scope: Scope) -> tuple[str, list[str]]:
-    memory = rem.memory(scope)
+    memory = rem.for_user(scope).sessions
     session = await memory.create_session(name="planning")
     texts = [("user", "Who leads Atlas?"), ("assistant", "Marta."), ("user", "And since when?"), ("assistant", "May.")]
     messages = [NewMessage(role=Role(role), content=text) for role, text in texts]
@@ -123,7 +123,7 @@ def test_unwritable_place_is_explained(tmp_path: Path) -> None:
 async def test_session_becomes_cases_with_their_history(rem_without_embedder: Rem, tmp_path: Path) -> None:
     rem = rem_without_embedder
     await fill_session(rem, ALICE)
-    session_id = await rem.memory(ALICE).resolve_session_id("planning")
+    session_id = await rem.for_user(ALICE).sessions.resolve_session_id("planning")
     first, second = await golden_from_session(rem, ALICE, session_id)
     assert (first.input, first.reference, first.history) == ("Who leads Atlas?", "Marta.", [])
     assert (second.input, second.reference) == ("And since when?", "May.")
@@ -141,7 +141,7 @@ async def test_session_becomes_cases_with_their_history(rem_without_embedder: Re
 async def test_feedback_becomes_cases(rem_without_embedder: Rem) -> None:
     rem = rem_without_embedder
     session_id, ids = await fill_session(rem, ALICE)
-    store = rem.store(ALICE)
+    store = rem.for_user(ALICE).store
     await store.upsert(Feedback(session_id=session_id, message_id=ids[1], rating=1))
     await store.upsert(Feedback(session_id=session_id, message_id=ids[3], rating=-1, comment="It was June."))
     (praised,) = await golden_from_feedback(rem, ALICE)

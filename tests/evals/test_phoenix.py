@@ -109,10 +109,10 @@ async def test_feedback_on_a_traced_answer_goes_both_ways(
 ) -> None:
     url = REAL_URL or server.url
     span_id = await trace_answer(phoenix)
-    store = rem_without_embedder.store(ALICE)
+    store = rem_without_embedder.for_user(ALICE).store
     await store.upsert(Feedback(rating=-1, comment="Wrong year.", span_id=span_id, trace_id="t1"))
     await store.upsert(Feedback(rating=1))
-    await rem_without_embedder.store("bob").upsert(Feedback(rating=1, span_id="00000000000000f1"))
+    await rem_without_embedder.for_user("bob").store.upsert(Feedback(rating=1, span_id="00000000000000f1"))
     for _ in range(2):
         assert await push_feedback(rem_without_embedder, ALICE, phoenix) == 1
     (sent,) = await list_annotations(url, span_id)

@@ -25,9 +25,8 @@ from rem.errors import (
     ModelRequiredError,
     NotFoundError,
 )
-from rem.evals.documents import ndcg
 from rem.evals.golden_sets import GoldenCase, hash_json
-from rem.evals.report import mrr, recall
+from rem.evals.metrics import mrr, ndcg, recall
 
 if TYPE_CHECKING:
     from rem.agents.schema import AgentSchema

@@ -11,7 +11,7 @@ import orjson
 
 from rem.agents.evaluation import LOWER_IS_BETTER_OF_METHOD, PASS
 from rem.evals.experiment_store import ExperimentRun, StoredCase
-from rem.evals.report import mean, percentile
+from rem.evals.metrics import mean, percentile
 
 DEFAULT_TOLERANCE = 0.01
 DIGITS = 4
@@ -226,7 +226,7 @@ def _compute_scores(run: ExperimentRun, cases: Sequence[StoredCase]) -> list[Sco
             *LOWER_IS_BETTER_OF_METHOD.get(evaluation.get("method", ""), ()),
         )
         for score in _list_scores(extra["name"], cases):
-            values = list_values(cases, extra["name"], score)
+            values = _list_values(cases, extra["name"], score)
             average = mean(values) or 0.0
             figures.append(
                 ScoreFigures(extra["name"], score, average, min(values), max(values), len(values), score in lower)
@@ -239,7 +239,7 @@ def _list_scores(evaluator: str, cases: Sequence[StoredCase]) -> list[str]:
     return list(dict.fromkeys(score for judgement in judgements if judgement for score in judgement.scores))
 
 
-def list_values(cases: Sequence[StoredCase], evaluator: str, score: str) -> list[float]:
+def _list_values(cases: Sequence[StoredCase], evaluator: str, score: str) -> list[float]:
     """Return the values of one score, in the order of the cases."""
     judgements = [case.judgements.get(evaluator) for case in cases]
     return [float(item.scores[score]) for item in judgements if item is not None and score in item.scores]

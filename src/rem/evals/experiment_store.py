@@ -104,19 +104,26 @@ class ExperimentStore:
         privacy = self._database.privacy.masking
         golden = [orjson.dumps(privacy.mask_value(case.as_json())).decode() for case in cases]
         async with self._database.transaction() as inside, inside.connection() as connection:
-            await connection.execute(query("evals", "lock_numbers"), *self._owner)
+            await connection.execute(query("evals/experiments", "lock_numbers"), *self._owner)
             row = await connection.fetchrow(
-                query("evals", "insert_run"), *self._owner, name, golden_set, target, list(evaluators), versions, seed
+                query("evals/experiments", "insert_run"),
+                *self._owner,
+                name,
+                golden_set,
+                target,
+                list(evaluators),
+                versions,
+                seed,
             )
             assert row is not None  # noqa: S101  # RETURNING
             ids = [case.id for case in cases]
-            await connection.execute(query("evals", "insert_cases"), *self._owner, row["id"], ids, golden)
+            await connection.execute(query("evals/experiments", "insert_cases"), *self._owner, row["id"], ids, golden)
         return _to_run(row)
 
     async def list_runs(self, name: str | None = None, limit: int = 50) -> list[tuple[ExperimentRun, dict[str, int]]]:
         """Return the runs, latest first, each with its number of cases, outputs and errors."""
         async with self._database.connection() as connection:
-            rows = await connection.fetch(query("evals", "list_runs"), *self._owner, name, limit)
+            rows = await connection.fetch(query("evals/experiments", "list_runs"), *self._owner, name, limit)
         return [(_to_run(row), {count: row[count] for count in ("cases", "outputs", "errors")}) for row in rows]
 
     async def get(self, label: str) -> ExperimentRun:
@@ -126,7 +133,11 @@ class ExperimentStore:
             raise InvalidInputError(f"{label!r} is not a run: write its name, name#number or its id.")
         async with self._database.connection() as connection:
             row = await connection.fetchrow(
-                query("evals", "find_run"), *self._owner, parse_uuid(label), clean_text(name), int(number or 0) or None
+                query("evals/experiments", "find_run"),
+                *self._owner,
+                parse_uuid(label),
+                clean_text(name),
+                int(number or 0) or None,
             )
         if row is None:
             raise NotFoundError(f"There is no run {label!r}: `rem eval list` shows all.")
@@ -135,14 +146,16 @@ class ExperimentStore:
     async def get_previous(self, run: ExperimentRun) -> ExperimentRun | None:
         """Return the latest complete run of the same name before this one; None if there is none."""
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(query("evals", "find_previous"), *self._owner, run.name, run.number)
+            row = await connection.fetchrow(
+                query("evals/experiments", "find_previous"), *self._owner, run.name, run.number
+            )
         return None if row is None else _to_run(row)
 
     async def load_cases(self, run: ExperimentRun) -> list[StoredCase]:
         """Return the cases of a run in their order, with outputs and scores."""
         async with self._database.connection() as connection:
-            rows = await connection.fetch(query("evals", "list_cases"), *self._owner, run.id)
-            scores = await connection.fetch(query("evals", "list_scores"), *self._owner, run.id)
+            rows = await connection.fetch(query("evals/experiments", "list_cases"), *self._owner, run.id)
+            scores = await connection.fetch(query("evals/experiments", "list_scores"), *self._owner, run.id)
         cases = {row["position"]: _to_case(row) for row in rows}
         for row in scores:
             judgement = StoredJudgement(row["scores"], row["explanation"], row["error"], row["seconds"])
@@ -153,7 +166,7 @@ class ExperimentStore:
     async def lock(self, run: ExperimentRun) -> AsyncIterator[None]:
         """Hold the lock of a run. PostgreSQL releases it even if the process is killed. Raise ConflictError."""
         async with self._database.unpooled_connection() as connection:
-            if not await connection.fetchval(query("evals", "try_lock_run"), run.id):
+            if not await connection.fetchval(query("evals/experiments", "try_lock_run"), run.id):
                 raise ConflictError(f"{run.label} is running in another process: wait until it has ended.")
             yield
 
@@ -164,7 +177,7 @@ class ExperimentStore:
         message = None if error is None else privacy.mask(clean_text(error))[:MAX_ERROR_CHARS]
         async with self._database.connection() as connection:
             await connection.execute(
-                query("evals", "save_output"),
+                query("evals/experiments", "save_output"),
                 *(*self._owner, run.id, position, value, details, message, output.seconds),
             )
 
@@ -177,7 +190,7 @@ class ExperimentStore:
         explanation, message = (None if text is None else privacy.mask(clean_text(text)) for text in texts)
         async with self._database.connection() as connection:
             await connection.execute(
-                query("evals", "save_scores"),
+                query("evals/experiments", "save_scores"),
                 *(*self._owner, run.id, position, evaluator, judgement.scores),
                 *(explanation, message and message[:MAX_ERROR_CHARS], seconds),
             )
@@ -185,7 +198,7 @@ class ExperimentStore:
     async def clear_errors(self, run: ExperimentRun) -> None:
         """Let failed cases and failed evaluators run again."""
         async with self._database.connection() as connection:
-            await connection.execute(query("evals", "clear_errors"), *self._owner, run.id)
+            await connection.execute(query("evals/experiments", "clear_errors"), *self._owner, run.id)
 
     async def set_evaluators(
         self,
@@ -197,20 +210,25 @@ class ExperimentStore:
         """Replace the evaluators of a run, and delete the scores of the `outdated` ones."""
         async with self._database.connection() as connection:
             row = await connection.fetchrow(
-                query("evals", "set_evaluators"), *self._owner, run.id, list(evaluators), versions, list(outdated)
+                query("evals/experiments", "set_evaluators"),
+                *self._owner,
+                run.id,
+                list(evaluators),
+                versions,
+                list(outdated),
             )
         return _require_run(row, run)
 
     async def end(self, run: ExperimentRun, *, is_complete: bool) -> ExperimentRun:
         """Mark a run as complete, or as not complete."""
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(query("evals", "end_run"), *self._owner, run.id, is_complete)
+            row = await connection.fetchrow(query("evals/experiments", "end_run"), *self._owner, run.id, is_complete)
         return _require_run(row, run)
 
     async def delete(self, run: ExperimentRun) -> None:
         """Delete a run with its cases and scores."""
         async with self._database.connection() as connection:
-            await connection.execute(query("evals", "delete_run"), *self._owner, run.id)
+            await connection.execute(query("evals/experiments", "delete_run"), *self._owner, run.id)
 
 
 def _check_name(name: str) -> None:

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from rem.agents.chat import ClientMessage
 from rem.db.yaml import BoundedLoader, YamlLimitError, load_yaml
 from rem.errors import InvalidInputError, NotFoundError
-from rem.evals.datasets.json_files import parse_json, read_bytes, require_path, validate_model
+from rem.evals.json_files import parse_json, read_bytes, require_path, validate_model
 from rem.models import Feedback, Message, Role
 from rem.models.field_types import to_json_value
 
@@ -264,7 +264,7 @@ async def golden_from_session(
     rem: Rem, scope: Scope, session_id: UUID, *, with_history: bool = True
 ) -> list[GoldenCase]:
     """Return a case for each answered message of a session. The reference is the answer of that time."""
-    messages = await rem.memory(scope).load_session(session_id, create_session=False)
+    messages = await rem.for_user(scope).sessions.load_session(session_id, create_session=False)
     cases = [*_pair_messages(messages, with_history=with_history)]
     if not cases:
         raise NotFoundError("The session has no answered message, so no case can be made of it.")
@@ -309,7 +309,7 @@ async def golden_from_feedback(rem: Rem, scope: Scope, *, rating: Rating = "posi
     A praised answer is the reference of its case. A case of a criticised answer has no reference: its metadata holds
     the answer as `rejected`, and the comment.
     """
-    store, memory = rem.store(scope), rem.memory(scope)
+    store, memory = rem.for_user(scope).store, rem.for_user(scope).sessions
     cases: dict[str, GoldenCase] = {}
     for feedback in await store.find(Feedback, limit=MAX_FEEDBACK_ROWS):
         is_good = _is_positive(feedback.rating)

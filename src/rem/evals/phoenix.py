@@ -240,13 +240,13 @@ async def run_evaluation_experiment(
 
 async def push_feedback(rem: Rem, scope: Scope, phoenix: PhoenixClient) -> int:
     """Send the user's ratings of traced answers to Phoenix, and return their number."""
-    feedbacks = await rem.store(scope).find(Feedback, {"user_id": scope.user_id}, limit=MAX_FEEDBACK_ROWS)
+    feedbacks = await rem.for_user(scope).store.find(Feedback, {"user_id": scope.user_id}, limit=MAX_FEEDBACK_ROWS)
     return await phoenix.upload_feedback(feedbacks)
 
 
 async def pull_feedback(rem: Rem, scope: Scope, phoenix: PhoenixClient) -> int:
     """Store what people wrote in Phoenix about the user's rated answers, and return the number of new ratings."""
-    store = rem.store(scope)
+    store = rem.for_user(scope).store
     own = await store.find(Feedback, {"user_id": scope.user_id}, limit=MAX_FEEDBACK_ROWS)
     by_span = {feedback.span_id: feedback for feedback in own if feedback.span_id}
     known = {feedback.metadata.get("phoenix_id") for feedback in own}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -12,7 +12,8 @@ from rem.agents.chat import AgentRequest
 from rem.errors import InvalidInputError
 from rem.evals.evaluators import CaseOutput
 from rem.evals.golden_sets import GoldenCase, hash_json
-from rem.query.language.parser import parse_query
+from rem.models.results import Hit, JsonRow
+from rem.query.parser import parse_query
 
 if TYPE_CHECKING:
     from rem.agents.chat import AgentAnswer
@@ -26,7 +27,6 @@ TargetFunction: TypeAlias = Callable[[Any], Any | Awaitable[Any]]
 INPUT = "{input}"
 VERBS = ("LOOKUP", "FUZZY", "SEARCH", "TRAVERSE")
 MAX_ROW_TEXT_CHARS = 2_000
-_TEXT_FIELDS = ("content", "summary", "description")
 _SOURCE_ARGUMENTS = ("sources", "references")
 
 
@@ -126,10 +126,11 @@ class QueryTarget:
             raise InvalidInputError(f"The input of the case {case.id} is not a text, which a query needs.")
         text = fill_template(self.template, case.input)
         started = perf_counter()
-        result = await self.rem.query(text, user=self.scope)
+        result = await self.rem.for_user(self.scope).query(text)
         seconds = perf_counter() - started
-        rows = [_shorten_row(row) for row in result.results]
-        return CaseOutput(rows, {"query": text, "notes": list(result.notes)}, seconds)
+        others = replace(result, hits=[]).list_rows()
+        notes = [note.as_json() for note in result.notes]
+        return CaseOutput([*map(_shorten_hit, result.hits), *others], {"query": text, "notes": notes}, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,19 +193,15 @@ def _list_sources(answer: AgentAnswer) -> list[Any]:
     return list(sources)
 
 
-def _shorten_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what identifies a row, and the beginning of its text. A row of SQL stays as it is."""
-    record = row.get("record")
-    if not isinstance(record, dict):
-        return dict(row)
-    short: dict[str, Any] = {
-        "table": row.get("table"),
-        "key": row.get("key"),
-        "id": record.get("id"),
-        "name": record.get("name"),
-        "score": row.get("score"),
-        "rel_type": row.get("rel_type"),
+def _shorten_hit(hit: Hit) -> JsonRow:
+    """Return what identifies a hit, and the beginning of its text."""
+    short = {
+        "table": hit.table,
+        "key": hit.key,
+        "id": hit.id,
+        "name": hit.record.get("name"),
+        "score": hit.score,
+        "rel_type": hit.walk and hit.walk.rel_type,
+        "text": hit.text[:MAX_ROW_TEXT_CHARS] or None,
     }
-    text = next((record[name] for name in _TEXT_FIELDS if isinstance(record.get(name), str) and record[name]), None)
-    short["text"] = None if text is None else text[:MAX_ROW_TEXT_CHARS]
     return {name: value for name, value in short.items() if value is not None}

@@ -1,0 +1,1 @@
+"""How well REM finds and answers: published data sets, your own data, and weeks of everyday use."""

@@ -1,0 +1,1 @@
+"""`python -m bench answers`: a model reads what the memory finds and answers; another model judges the answers."""

@@ -1,1 +1,0 @@
-"""`rem eval answers`: a model reads what the memory finds and answers; another model judges the answers."""

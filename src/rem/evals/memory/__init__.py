@@ -1,1 +1,0 @@
-"""`rem eval memory`: one report on the quality of the memory, which can be compared with the one before."""
