@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from rem.search.models.files import PROBE
+
 BASE_LICENCE = "Apache-2.0 (all-MiniLM-L6-v2)"
 
 
@@ -19,9 +21,11 @@ def write_files(folder: Path, contents: Mapping[str, bytes], **about: str) -> No
     manifest = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"files": {}}
     for name, content in contents.items():
         (folder / name).write_bytes(content)
-        licence = (
-            BASE_LICENCE if not name.endswith(".onnx") else f"{BASE_LICENCE}, trained on the data of its model card"
-        )
+        licence = BASE_LICENCE
+        if name == PROBE:
+            licence = "MIT"
+        elif name.endswith((".onnx", "questions.npy")):
+            licence += ", trained on the data of its model card"
         entry = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content), "licence": licence}
         manifest["files"][name] = entry
     ordered = about | {key: value for key, value in manifest.items() if key not in ("files", *about)}

@@ -1,6 +1,6 @@
 """Write the trained embedder as an int8 ONNX graph into the package, and compare it with the exact model.
 
-    python -m training.export_embedder model.safetensors src/rem/embeddings/bundled --layers LAYERS.npz
+    python -m training.export_embedder model.safetensors src/rem/search/models --layers LAYERS.npz
 
 LAYERS.npz is what training/train_embedder.py saves (several files are joined). Export the tagger first: its word
 embeddings and its tokenizer are those of the embedder, too.
@@ -13,12 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rem.embeddings.bundled.files import EMBEDDER
-from rem.embeddings.bundled.model import MODEL, BundledModel
-from rem.embeddings.minilm.graph import build_encoder
-from rem.embeddings.minilm.graph_cache import EXACT_STEPS, load_session
-from rem.embeddings.minilm.weights import HEADS, OUTLIER_CHANNELS
+from rem.search.models.files import EMBEDDER, MODEL, load_session, load_tokenizer, open_graph
 from training.bundle import write_files
+from training.graph import EXACT_STEPS, HEADS, OUTLIER_CHANNELS, build_encoder
 from training.load_weights import load_trained_weights
 
 SAMPLES = [
@@ -42,9 +39,8 @@ def main() -> None:
     small = build_encoder(weights, weight_steps=EXACT_STEPS, has_words=False, **common).SerializeToString()
     exact = build_encoder(weights, weight_steps=None, **common).SerializeToString()
     write_files(options.out, {EMBEDDER: small}, embedder=MODEL)
-    bundled = BundledModel()
-    tokenizer = bundled.load_tokenizer()
-    sessions = [bundled.open_session(), load_session(exact)]
+    tokenizer = load_tokenizer()
+    sessions = [open_graph(EMBEDDER), load_session(exact)]
     for text in SAMPLES:
         ids = np.array([tokenizer.encode(text).ids], dtype=np.int32)
         feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}

@@ -2,7 +2,7 @@
 
     python -m training.export_tagger model.safetensors tokenizer.json LAYERS.npz OUT_FOLDER
 
-LAYERS.npz is what training/train_tagger.py saves. OUT_FOLDER is src/rem/embeddings/bundled for a release.
+LAYERS.npz is what training/train_tagger.py saves. OUT_FOLDER is src/rem/search/models for a release.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from rem.embeddings.minilm.graph import WORD_STEPS, build_tagger
-from rem.embeddings.minilm.graph_cache import EXACT_STEPS, load_session
-from rem.embeddings.minilm.weights import HEADS, MAX_TOKENS, OUTLIER_CHANNELS
+from rem.search.models.files import MAX_TOKENS, PROBE, load_session
 from training.bundle import array_file, write_files
+from training.graph import EXACT_STEPS, HEADS, OUTLIER_CHANNELS, WORD_STEPS, build_probe, build_tagger
 from training.labelled_names import read_labelled
 from training.load_weights import load_weights
 from training.tagger_data import letter_case
@@ -43,6 +42,7 @@ def main() -> None:
         "words.npy": array_file(steps),
         "scales.npy": array_file(scales),
         "tagger.onnx": graph,
+        PROBE: build_probe().SerializeToString(),
     }
     write_files(options.out, contents, tagger="rem-tag-1")
     tokenizer = Tokenizer.from_file(str(options.tokenizer))

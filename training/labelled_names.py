@@ -10,7 +10,7 @@ import yaml
 
 from training.name_sentences import WORD, Sentence
 
-_FOLDER = Path(__file__).parent.parent / "tests" / "dreaming" / "labelled"
+_FOLDER = Path(__file__).parent.parent / "tests" / "dreams" / "labelled"
 _NAME = re.compile(r"(\[[^\]|]+\|[pol]\])")
 _KINDS = {"p": "PER", "o": "ORG", "l": "LOC"}
 

@@ -9,7 +9,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from rem.evals.week.data import read_week
+from bench.quality.week.data import read_week
+
 from rem.message_kinds import classify_message
 from rem.models.message import MessageKind
 

@@ -3,8 +3,8 @@
     python -m training.overlap --train friends=friends.json.gz … --eval locomo=locomo10.json beam=beam_100K.tar.gz …
 
 Prints each evaluation set with the number of its texts that also occur in a training set, and exits with 1 if a text of
-at least six words does. Names of sets are those of training/ranking_data.py; `week` is the week of `rem bench week`.
-With --write, the hashes of the training texts are written to a file, which the tests compare.
+at least six words does. Names of sets are those of training/ranking_data.py; `week` is the week of
+`python -m bench week`. With --write, the hashes of the training texts are written to a file, which the tests compare.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.quality.dataset import Dataset
+
 from rem.db.yaml import load_yaml
-from rem.evals.dataset import Dataset
 from training.ranking_data import read
 
 MIN_WORDS = 6

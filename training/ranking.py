@@ -1,4 +1,4 @@
-"""REM's ranking (rem/db/functions/search.sql) in torch: exported word scores plus the vectors of any encoder."""
+"""REM's ranking (rem/search/functions/search.sql) in torch: exported word scores plus the vectors of any encoder."""
 
 from __future__ import annotations
 

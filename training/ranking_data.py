@@ -19,26 +19,25 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
+from bench.quality.dataset import Case, Dataset, DatasetMessage, DatasetSession, DatasetText, Question
+from bench.quality.datasets import beam, documents, locomo, longmemeval
+from bench.quality.retrieval_benchmark import RetrievalBenchmark
+from bench.quality.temporary_server import prepare_schema, temporary_server
 
 from rem.app import Rem
-from rem.embeddings.minilm.model import MiniLM
-from rem.embeddings.minilm.weights import find_weights
-from rem.evals.dataset import Case, Dataset, DatasetMessage, DatasetSession, DatasetText, Question
-from rem.evals.datasets import beam, documents, locomo, longmemeval
-from rem.evals.retrieval_benchmark import RetrievalBenchmark
-from rem.evals.temporary_server import prepare_schema, temporary_server
 from rem.models import Role
-from rem.retrieval.identifiers import find_exact_items, find_identifier_words
-from rem.retrieval.indexer import _load_embedding_texts
-from rem.retrieval.synonyms import find_synonyms
-from rem.retrieval.time_words import asks_for_time, find_relative_time_words
+from rem.search.identifiers import find_exact_items, find_identifier_words
+from rem.search.indexer import _load_embedding_texts
+from rem.search.models.files import load_tokenizer
+from rem.search.synonyms import find_synonyms
+from rem.search.time_words import asks_for_time, find_relative_time_words
 from rem.settings import EmbeddingSettings, Settings
 
 PASSAGES = """
 SELECT p.id, p.tenant_id, p.owner, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.speaker,
        p.tells_time, p.field, p.starts, p.ends,
        rem.rem_record(p.entity_type, p.tenant_id, p.entity_id) -> 'metadata' AS metadata
-FROM rem.passages p WHERE p.tenant_id = $1 AND p.owner = $2 AND (p.is_statement OR NOT $3)
+FROM rem.passages p WHERE p.tenant_id = $1 AND p.owner = $2 AND (p.kind IN ('statement', 'answer') OR NOT $3)
 ORDER BY p.group_id, p.position, p.id
 """
 WORDS = """
@@ -48,11 +47,13 @@ SELECT t.full_weight, array_agg(w.id) AS ids, array_agg(w.weight) AS weights,
 FROM rem.rem_query_terms($1, $3, $4, $5) t
 CROSS JOIN LATERAL (
   -- OFFSET 0 keeps the planner from looking for the matches again for every passage.
-  SELECT rem.rem_find_exact_matches($1, ARRAY[$2], NULL, NULL, NULL, false, NULL, $6, $7, t.terms, $8) AS matches
+  SELECT rem.rem_find_exact_matches(
+    $1, ARRAY[$2], NULL, NULL, NULL, false, NULL, CASE WHEN $6 THEN ARRAY['statement', 'answer'] END, $7, t.terms, $8
+  ) AS matches
   OFFSET 0) exact
 LEFT JOIN LATERAL (
   SELECT p.id, rem.rem_word_weight(p.terms, t.terms) AS weight FROM rem.passages p
-  WHERE p.tenant_id = $1 AND p.owner = $2 AND (p.is_statement OR NOT $6)) w ON w.weight > 0
+  WHERE p.tenant_id = $1 AND p.owner = $2 AND (p.kind IN ('statement', 'answer') OR NOT $6)) w ON w.weight > 0
 GROUP BY t.full_weight, exact.matches
 """
 
@@ -142,9 +143,9 @@ async def export(settings: Settings, dataset: Dataset, grades: dict[str, dict[st
     async with Rem.open(settings) as rem:
         benchmark = RetrievalBenchmark(rem, dataset, tenant=tenant)
         await benchmark.store(lambda *_: None)
-        await rem.index(tenant=tenant)
+        await rem.for_user(tenant=tenant).index()
         for case in dataset.cases:
-            await rem.index(user=case.user, tenant=tenant)
+            await rem.for_user(case.user, tenant=tenant).index()
         async with rem.database.connection() as connection:
             for number, case in enumerate(dataset.cases):
                 await _export_case(connection, tenant, dataset, number, case, grades, exporter)
@@ -259,14 +260,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("sets", nargs="+", help="NAME=PATH")
-    parser.add_argument("--home", type=Path, default=Path.home() / ".rem", help="REM_HOME with the tokenizer")
+    parser.add_argument("--home", type=Path, default=Path.home() / ".rem", help="REM_HOME")
     parser.add_argument("--limit", type=int, help="use only the first cases")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    weights = find_weights(options.home)
-    if weights is None:
-        raise SystemExit("The tokenizer of the base model is missing: run `rem models pull`.")
-    tokenizer = MiniLM(options.home, weights).load_tokenizer()
+    tokenizer = load_tokenizer()
     settings = Settings(rem_home=options.home, embedding=EmbeddingSettings(provider="none"))
     with temporary_server(settings, print) as temporary:
         asyncio.run(prepare_schema(temporary))

@@ -5,6 +5,7 @@
 It is a logistic regression over words. Question marks are removed first: the rules know them. Requests such as "note
 that …" are left out: the rules take what follows for a statement. Messages are also learnt in lower case and without
 their last sign, and statements sentence by sentence: otherwise a short text without a full stop would be a question.
+Weeks have few messages as short as "Contract signed.", so those of `short_messages.yaml` are learnt as well.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from rem.message_kind_model import KINDS, find_features
 from rem.models.message import MessageKind
 from rem.text import split_sentences
 
+SHORT_MESSAGES = Path(__file__).with_name("short_messages.yaml")
+SHORT_MESSAGE_COPIES = 4
+"""Each of the few short messages counts as much as this many of the weeks."""
 MIN_OCCURRENCES = 6
 MIN_SENTENCE_WORDS = 3
 PENALTY = 2e-4
@@ -44,6 +48,12 @@ def read_messages(path: Path) -> list[tuple[str, int]]:
     numbers = {str(kind): number for number, kind in enumerate(KINDS)}
     texts = ((text.replace("’", "'").strip().rstrip("?").rstrip(), numbers[kind]) for text, kind in found)
     return [(text, kind) for text, kind in texts if text and not _NOTE_REQUEST.match(text)]
+
+
+def read_short_messages(part: str) -> list[tuple[str, int]]:
+    """Return the short messages of a part, `train` or `held_out`, with the numbers of their kinds."""
+    messages = yaml.safe_load(SHORT_MESSAGES.read_text(encoding="utf-8"))[part]
+    return [(text, number) for number, kind in enumerate(KINDS) for text in messages.get(str(kind), ())]
 
 
 def vary(messages: list[tuple[str, int]]) -> list[tuple[str, int]]:
@@ -107,17 +117,19 @@ def main() -> None:
     parser.add_argument("--train", type=Path, nargs="+", required=True)
     parser.add_argument("--test", type=Path, nargs="*", default=[])
     options = parser.parse_args()
-    weights = train(vary([message for path in options.train for message in read_messages(path)]))
+    short = read_short_messages("train") * SHORT_MESSAGE_COPIES
+    weights = train(vary([*(message for path in options.train for message in read_messages(path)), *short]))
     lines = (f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(row)}" for name, row in sorted(weights.items()))
     options.out.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     print(f"{len(weights)} features")
-    for path in options.test:
+    tests = {path.stem: read_messages(path) for path in options.test}
+    for name, messages in {**tests, "short": read_short_messages("held_out")}.items():
         confusion: Counter[tuple[str, str]] = Counter()
-        for text, kind in read_messages(path):
+        for text, kind in messages:
             totals = np.sum([weights[f] for f in find_features(text) if f in weights], axis=0)
             confusion[str(KINDS[kind]), str(KINDS[int(totals.argmax())])] += 1
         wrong = {f"{kind} as {found}": count for (kind, found), count in confusion.items() if kind != found}
-        print(f"{path.stem}: {sum(wrong.values())} of {confusion.total()} wrong: {wrong}")
+        print(f"{name}: {sum(wrong.values())} of {confusion.total()} wrong: {wrong}")
 
 
 if __name__ == "__main__":

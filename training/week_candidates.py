@@ -1,9 +1,9 @@
-"""Store weeks of everyday use in a temporary REM, and export the rows among which it looks for each answer.
+"""Store weeks of everyday use in a temporary REM, and export what SEARCH finds for each of their questions.
 
     python -m training.week_candidates OUT.jsonl WEEK.yaml …
 
-One line for each question: its text, and the candidates with text, date and search score, and whether they have the
-answer or an outdated one. training/train_reranker.py learns to rank them.
+One line for each question: its text, its answers, and the rows with their search scores. The reader learns to choose
+among them (training/reader_data.py).
 """
 
 from __future__ import annotations
@@ -16,22 +16,18 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from bench.quality.temporary_server import prepare_schema, temporary_server
+from bench.quality.week.data import Week, WeekQuestion, WeekSession, read_week
+from bench.quality.week.run import WeekRun
+
 from rem.app import Rem
-from rem.db.store import Store
-from rem.evals.temporary_server import prepare_schema, temporary_server
-from rem.evals.week.data import Week, WeekQuestion, WeekSession, read_week
-from rem.evals.week.run import WeekRun
-from rem.memory.message import NewMessage
 from rem.models import Role
-from rem.query.answer_rows import arrange_answer, drop_copies, get_text
-from rem.query.continuations import add_continued, get_continued
-from rem.query.natural import find_rows
-from rem.query.superseded import load_cosines
-from rem.query.syntax_tree import Search
+from rem.query.tree import Search
+from rem.sessions.message import NewMessage
 from rem.settings import Settings, get_settings
 
-LIMIT = 8
-"""Rows of an answer in chat."""
+LIMIT = 24
+MIN_SIMILARITY = 0.2
 
 
 class CandidateRun(WeekRun):
@@ -39,71 +35,69 @@ class CandidateRun(WeekRun):
 
     async def collect(self) -> list[dict[str, Any]]:
         """Return the questions with their candidates."""
+        said: dict[str, WeekSession] = {}
         for day in range(1, self._week.last_day + 1):
             await self._ingest_notes(day)
             for session in self._week.list_sessions(day):
-                session_id = await self._say_all(session)
+                session_id = await self._store(session)
+                said[session_id] = session
                 await self._move_session(session_id, day, time.fromisoformat(session.at))
-        await self._rem.index(user=self._scope)
+        await self._rem.for_user(self._scope).index()
         known = self._week.list_known_questions(self._week.last_day)
-        return [await self._find_candidates(question) for question in known]
+        return [await self._find_candidates(question, said) for question in known]
 
-    async def _say_all(self, session: WeekSession) -> str:
-        memory = self._rem.memory(self._scope)
-        session_id = str(uuid4())
-        await memory.create_session(session_id=UUID(session_id))
+    async def _store(self, session: WeekSession) -> str:
+        memory = self._rem.for_user(self._scope).sessions
+        session_id = uuid4()
+        await memory.create_session(session_id=session_id)
         for message in session.messages:
-            await memory.append(UUID(session_id), [NewMessage(role=Role.USER, content=message.text)])
-        return session_id
+            await memory.append(UUID(str(session_id)), [NewMessage(role=Role.USER, content=message.text)])
+        return str(session_id)
 
-    async def _find_candidates(self, question: WeekQuestion) -> dict[str, Any]:
-        store = self._rem.store(self._scope)
-        executor = self._rem._executor(self._scope)
-        result, names = await find_rows(executor, store, question.ask, Search(question.ask, limit=LIMIT))
-        rows = await add_continued(store, drop_copies(result.results))
-        arranged = await arrange_answer(store, question.ask, result, names)
+    async def _find_candidates(self, question: WeekQuestion, said: dict[str, WeekSession]) -> dict[str, Any]:
+        query = Search(question.ask, limit=LIMIT, min_similarity=MIN_SIMILARITY)
+        result = await self._rem.for_user(self._scope).query(query)
+        described = (_describe(question, row, said) for row in result.list_rows())
         return {
             "week": self._week.name,
             "group": question.group,
             "ask": question.ask,
-            "names": {role: sorted(found) for role, found in names.items()},
-            "rows": [_describe(question, row) for row in rows],
-            "cosines": await _load_pair_cosines(store, rows),
-            "arranged": [str(row["record"]["id"]) for row in arranged.results],
+            "answer": question.answer,
+            "outdated": question.outdated,
+            "rows": [row for row in described if row["text"]],
         }
 
 
-async def _load_pair_cosines(store: Store, rows: list[dict[str, Any]]) -> list[tuple[str, str, float]]:
-    """Return the cosine of each two rows."""
-    found = await load_cosines(store, rows)
-    return [(*sorted(pair), cosine) for pair, cosine in found.items() if len(pair) == 2]
-
-
-def _describe(question: WeekQuestion, row: dict[str, Any]) -> dict[str, Any]:
-    text, before = get_text(row), get_continued(row)
+def _describe(question: WeekQuestion, row: dict[str, Any], said: dict[str, WeekSession]) -> dict[str, Any]:
+    record, text = row["record"], ((row.get("passage") or {}).get("text") or "").strip()
+    session, place = said.get(str(record.get("session_id"))), record.get("message_index")
+    source = session.id if session else str(record.get("name")).split("/", 1)[-1].split("#")[0]
     return {
-        "row": row,
         "text": text,
-        "before": before,
+        "title": (record.get("metadata") or {}).get("title"),
+        "before": session.messages[place - 1].text if session and place else None,
+        "is_note": row["table"] != "messages",
+        "time": None if row["table"] != "messages" and not record.get("timestamp") else row.get("happened_at"),
+        "place": place or 0,
+        "score": row["score"],
+        "similarity": row.get("similarity"),
+        "is_source": source == question.source,
         "answers": question.is_answered_by(text) and not question.is_outdated_in(text),
         "is_outdated": question.is_outdated_in(text),
     }
 
 
-async def export(settings: Settings, weeks: list[Week]) -> list[dict[str, Any]]:
-    """Return the candidates of all questions of some weeks, each in a tenant of its own."""
+async def export(settings: Settings, weeks: list[Week], out: Path) -> None:
+    """Write the candidates of all questions of some weeks, each in a tenant of its own."""
     await prepare_schema(settings)
-    found: list[dict[str, Any]] = []
     async with Rem.open(settings) as rem:
-        for week in weeks:
-            run = CandidateRun(
-                rem, settings, week, tenant=f"train-{week.name}-{uuid4().hex[:6]}", on_stage=lambda *_: None
-            )
-            collected = await run.collect()
-            has_answer = [any(row["answers"] for row in item["rows"]) for item in collected]
-            print(f"{week.name}: {len(collected)} questions, {sum(has_answer)} with their answer among the candidates")
-            found += collected
-    return found
+        with out.open("w", encoding="utf-8") as file:
+            for week in weeks:
+                tenant = f"train-{week.name}-{uuid4().hex[:6]}"
+                collected = await CandidateRun(rem, settings, week, tenant=tenant, on_stage=lambda *_: None).collect()
+                file.writelines(json.dumps(item, default=str) + "\n" for item in collected)
+                found = sum(any(row["answers"] for row in item["rows"]) for item in collected)
+                print(f"{week.name}: {len(collected)} questions, {found} with their answer among the candidates")
 
 
 def main() -> None:
@@ -114,10 +108,7 @@ def main() -> None:
     options = parser.parse_args()
     weeks = [read_week(path) for path in options.weeks]
     with temporary_server(get_settings(), print) as settings:
-        found = asyncio.run(export(settings, weeks))
-    with options.out.open("w", encoding="utf-8") as file:
-        for item in found:
-            file.write(json.dumps(item, default=str) + "\n")
+        asyncio.run(export(settings, weeks, options.out))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rem.evals.week.data import Week, read_week
+from bench.quality.week.data import Week, read_week
 
 
 def to_memory(week: Week) -> dict[str, Any]:

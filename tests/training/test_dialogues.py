@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from bench.quality.datasets import locomo
+from bench.quality.week.data import read_week
 from training.dialogues import read_dialogue, to_locomo, to_memory
 from training.overlap import text_hash, texts_of_week
 from training.week_memories import to_memory as week_to_memory
 
-from rem.evals import week
-from rem.evals.datasets import locomo
-from rem.evals.week.data import read_week
+from bench.quality import week
 
 TRAINING = Path(__file__).parents[2] / "training"
 DIALOGUES = sorted((TRAINING / "dialogues").glob("*.txt"))

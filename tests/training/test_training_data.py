@@ -12,7 +12,7 @@ from training.overlap import text_hash, texts_of_week
 from training.synthetic import make_chat, make_notes
 from training.synthetic_frames import FRAMES, SLOTS
 
-from rem.evals import week
+from bench.quality import week
 
 
 @pytest.mark.parametrize("make", [make_notes, make_chat])
