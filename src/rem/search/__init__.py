@@ -1,0 +1,1 @@
+"""Search: passages, the indexer, the ranking and the models that they use."""

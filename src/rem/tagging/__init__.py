@@ -1,1 +1,0 @@
-"""Find people, organisations and places in texts with REM's own tagger."""
