@@ -1,0 +1,1 @@
+"""Files that become entries of the knowledge base or agents instead of chunks."""
