@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 from pathlib import Path
 
 import asyncpg
@@ -16,11 +17,11 @@ from rem.auth.logins import Logins, hash_secret
 from rem.auth.signing import Signer
 from rem.db.backup import back_up, restore, split_password
 from rem.db.sandbox import SqlSandbox
-from rem.errors import ConflictError, DatabaseError, InvalidInputError, RemError
+from rem.errors import ConflictError, DatabaseError, DatabaseUnsupportedError, InvalidInputError, RemError
 from rem.jobs.queue import JobQueue
 from rem.models import Edge, Resource, User
-from rem.query.verbs.sql_guard import check_select
 from tests.conftest import settings_for
+from tests.rem_command import start_rem
 
 TABLES = """
 SELECT format('%I.%I', schemaname, tablename) FROM pg_tables
@@ -51,14 +52,14 @@ async def read_all_rows(dsn: str) -> dict[str, list[str]]:
 
 async def fill(rem: Rem) -> None:
     """Store rows of two users, with edges, a message and a deleted row, and index them."""
-    alice, bob = rem.store("alice@example.com"), rem.store("bob@example.com")
+    alice, bob = rem.for_user("alice@example.com").store, rem.for_user("bob@example.com").store
     await alice.upsert(User(name="Grace Hopper", summary="Wrote the first compiler"))
     edges = [Edge(dst="grace-hopper", rel_type="mentions")]
     await alice.upsert(Resource(name="Notes \u2028 ünï", content="Ask Grace about the linker.", graph_edges=edges))
     gone = await bob.upsert(Resource(name="Gone", content="Deleted."))
     await bob.delete(gone)
-    await rem.remember("The spare key is in the blue jar.", user="bob@example.com")
-    await rem.index(everyone=True)
+    await rem.for_user("bob@example.com").remember("The spare key is in the blue jar.")
+    await rem.index()
 
 
 async def fill_logins(rem: Rem) -> tuple[str, str]:
@@ -84,7 +85,7 @@ def make_logins(rem: Rem) -> Logins:
 
 async def find_security_gaps(rem: Rem) -> list[str]:
     """Return what the role of the SQL verb may do although it should not."""
-    sandbox = SqlSandbox(rem.database, rem.settings, check_select)
+    sandbox = SqlSandbox(rem.database, rem.settings)
     try:
         return await sandbox.find_security_gaps()
     finally:
@@ -103,7 +104,7 @@ async def test_restored_memory_equals_the_old_one_in_every_row(dsn: str, empty_d
 
     after = await read_all_rows(empty_dsn)
     logins = {"accounts", "api_keys", "logins", "refresh_tokens", "oauth_clients", "oauth_codes"}
-    filled = {"rem.passages", "rem_jobs.pgqueuer", *(f"rem_auth.{name}" for name in logins)}
+    filled = {"rem.passages", "rem_jobs.jobs", *(f"rem_auth.{name}" for name in logins)}
     assert {table for table in filled if not before[table]} == set()
     assert {table for table in before if table.startswith("rem_auth.")} <= filled
     assert after == before
@@ -130,14 +131,14 @@ async def test_restored_memory_answers_every_verb_and_keeps_users_apart(
             "TRAVERSE notes-ünï",
             "SELECT name FROM users",
         ):
-            own = await rem.query(text, user="alice@example.com")
-            others = await rem.query(text, user="bob@example.com")
+            own = await rem.for_user("alice@example.com").query(text)
+            others = await rem.for_user("bob@example.com").query(text)
             assert own.count >= 1, text
-            assert not any("race" in str(row) for row in others.results), text
+            assert not any("race" in str(row) for row in others.hits), text
         # The rights of the SQL verb are not part of a backup.
         assert await find_security_gaps(rem) == gaps
-        await rem.store("bob@example.com").upsert(Resource(name="After", content="New rows get a key."))
-        assert (await rem.query("LOOKUP after", user="bob@example.com")).count == 1
+        await rem.for_user("bob@example.com").store.upsert(Resource(name="After", content="New rows get a key."))
+        assert (await rem.for_user("bob@example.com").query("LOOKUP after")).count == 1
 
 
 async def test_restored_keys_and_logins_work_and_secrets_are_only_hashes(
@@ -157,23 +158,6 @@ async def test_restored_keys_and_logins_work_and_secrets_are_only_hashes(
     assert hash_secret(key).hex() in stored
     assert key not in stored
     assert refresh_token not in stored
-
-
-async def test_backup_without_logins_gets_empty_tables_of_them(dsn: str, empty_dsn: str, tmp_path: Path) -> None:
-    async with Rem.open(settings_for(dsn)) as rem:
-        await fill(rem)
-    connection = await asyncpg.connect(dsn)
-    # As in backups of earlier versions of REM.
-    await connection.execute("DROP SCHEMA rem_auth CASCADE")
-    await connection.close()
-    await back_up(settings_for(dsn), tmp_path / "memory.backup")
-
-    await restore(settings_for(empty_dsn), tmp_path / "memory.backup")
-
-    async with Rem.open(settings_for(empty_dsn)) as rem:
-        assert await ApiKeys(rem.database).list() == []
-        await fill_logins(rem)
-        assert await ApiKeys(rem.database).list()
 
 
 async def test_restore_refuses_a_database_with_accounts(dsn: str, tmp_path: Path) -> None:
@@ -254,6 +238,56 @@ async def test_restore_that_cannot_be_finished_leaves_an_empty_database(
         await restore(settings.model_copy(update={"embedding": embedding}), tmp_path / "memory.backup")
 
     assert await read_all_rows(empty_dsn) == {}
+
+
+async def test_killed_restore_is_never_taken_for_a_whole_one_and_can_be_repeated(
+    dsn: str, empty_dsn: str, tmp_path: Path
+) -> None:
+    """Kill the command at three moments; the program that it started goes on, and commits if nobody ends it."""
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill(rem)
+    before = await read_all_rows(dsn)
+    file = tmp_path / "memory.backup"
+    await back_up(settings_for(dsn), file)
+    connection = await asyncpg.connect(empty_dsn)
+    for event in ("CREATE TABLE", "CREATE INDEX", None):
+        await connection.execute("DROP SCHEMA IF EXISTS rem, rem_jobs, rem_auth, rem_unfinished_restore CASCADE")
+        command = start_rem("db", "restore", str(file), settings={"POSTGRES__CONNECTION_STRING": empty_dsn})
+        await _wait_for_restore(connection, event)
+        command.kill()
+        command.wait()
+        with pytest.raises(DatabaseUnsupportedError, match="rem db restore"):
+            async with Rem.open(settings_for(empty_dsn)):
+                pass
+        await restore(settings_for(empty_dsn), file)
+        assert await read_all_rows(empty_dsn) == before
+    await connection.close()
+
+
+async def _wait_for_restore(connection: asyncpg.Connection[asyncpg.Record], event: str | None) -> None:
+    """Wait until `pg_restore` runs a statement; with None, until it has committed."""
+    running = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'rem-pg_restore' AND query LIKE $1"
+    async with asyncio.timeout(60):
+        if event is None:
+            while not await connection.fetchval("SELECT to_regclass('rem.passages') IS NOT NULL"):
+                pass
+            return
+        while not await connection.fetchval(running, f"%{event}%"):
+            pass
+
+
+async def test_backup_removes_what_killed_ones_left(dsn: str, tmp_path: Path) -> None:
+    async with Rem.open(settings_for(dsn)) as rem:
+        await fill(rem)
+    file = tmp_path / "memory.backup"
+    abandoned, other = tmp_path / "memory.backup.12ab34cd.unfinished", tmp_path / "other.backup.12ab34cd.unfinished"
+    used = tmp_path / "memory.backup.56ef78ab.unfinished"
+    for path in (abandoned, other, used):
+        path.write_text("rows")
+    with used.open() as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        await back_up(settings_for(dsn), file)
+    assert sorted(tmp_path.glob("*backup*")) == sorted([file, other, used])
 
 
 async def test_restore_refuses_other_files(empty_dsn: str, tmp_path: Path) -> None:

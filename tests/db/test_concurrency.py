@@ -94,7 +94,7 @@ class _Task:
 
 async def test_200_tasks_of_20_users_lose_nothing_and_stay_isolated(rem: Rem, shared: Store) -> None:
     await shared.upsert(Resource(name="Handbook", content="shared"))
-    stores = [rem.store(f"user-{number}") for number in range(_USERS)]
+    stores = [rem.for_user(f"user-{number}").store for number in range(_USERS)]
     for store in stores:
         await store.upsert(Resource(name="Counter", content=f"{store.scope.user_id} 0", metadata={"n": 0}))
     increments: Counter[str] = Counter()

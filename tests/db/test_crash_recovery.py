@@ -38,7 +38,7 @@ from rem.models import Edge, Resource
 async def main():
     async with Rem.open() as rem:
         for number in range(1_000):
-            await rem.store("alice@example.com").upsert_many(
+            await rem.for_user("alice@example.com").store.upsert_many(
                 Resource(name=f"batch {{number}} row {{row}}", graph_edges=[Edge(dst=f"batch {{number}} row 0")])
                 for row in range({BATCH}))
             print(number, flush=True)
@@ -96,7 +96,7 @@ def kill(home: Path, *, with_children: bool) -> None:
 
 async def assert_exactly(rem: Rem, acknowledged: list[int]) -> None:
     """Check that exactly these batches are stored, and that the mirrors match them."""
-    store = rem.store("alice@example.com")
+    store = rem.for_user("alice@example.com").store
     for number in (*acknowledged, len(acknowledged)):
         entities = await store.lookup(f"Batch {number} Row 0", f"batch-{number}-row-{BATCH - 1}")
         assert len(entities) == (2 if number in acknowledged else 0)
@@ -109,7 +109,7 @@ async def assert_exactly(rem: Rem, acknowledged: list[int]) -> None:
 async def crash_in_the_middle_of_a_load(rem: Rem, home: Path, *, with_children: bool) -> list[int]:
     """Kill the server halfway through a batch, and return the acknowledged batches."""
     acknowledged: list[int] = []
-    task = asyncio.create_task(write_batches(rem.store("alice@example.com"), acknowledged))
+    task = asyncio.create_task(write_batches(rem.for_user("alice@example.com").store, acknowledged))
     connection = await connect_to(home)
     try:
         await wait_until(connection, f"(SELECT count(*) FROM rem.resources) >= {2 * BATCH}")
@@ -142,14 +142,14 @@ async def test_open_rem_continues_after_a_crash(home: Path) -> None:
     async with Rem.open(Settings(rem_home=home)) as rem:
         acknowledged = await crash_in_the_middle_of_a_load(rem, home, with_children=False)
         await assert_exactly(rem, acknowledged)
-        store = rem.store("alice@example.com")
+        store = rem.for_user("alice@example.com").store
         await store.upsert_many(batch(len(acknowledged)))
         await assert_exactly(rem, [*acknowledged, len(acknowledged)])
 
 
 async def test_concurrent_calls_after_a_crash_start_one_server(home: Path) -> None:
     async with Rem.open(Settings(rem_home=home)) as rem:
-        store = rem.store("alice@example.com")
+        store = rem.for_user("alice@example.com").store
         await store.upsert_many(batch(0))
         await asyncio.gather(*(store.lookup("batch 0 row 0") for _ in range(10)))
         await asyncio.to_thread(kill, home, with_children=True)
@@ -160,7 +160,7 @@ async def test_concurrent_calls_after_a_crash_start_one_server(home: Path) -> No
 
 async def test_call_during_a_crash_fails_and_the_next_one_works(home: Path) -> None:
     async with Rem.open(Settings(rem_home=home)) as rem:
-        store = rem.store("alice@example.com")
+        store = rem.for_user("alice@example.com").store
         await store.upsert_many(batch(0))
         kill(home, with_children=True)  # the event loop had no chance to notice
         with pytest.raises(DatabaseUnavailableError, match="does not respond"):
@@ -170,7 +170,7 @@ async def test_call_during_a_crash_fails_and_the_next_one_works(home: Path) -> N
 
 async def test_server_that_was_stopped_between_two_calls_is_started_again(home: Path) -> None:
     async with Rem.open(Settings(rem_home=home)) as rem:
-        store = rem.store("alice@example.com")
+        store = rem.for_user("alice@example.com").store
         await store.upsert_many(batch(0))
         assert await asyncio.to_thread(EmbeddedServer(home).stop)
         await assert_exactly(rem, [0])
@@ -210,7 +210,7 @@ async def test_killed_loader_leaves_nothing(dsn: str, rem: Rem, sql: Connection,
 
 async def test_lost_connection_undoes_its_transaction(dsn: str, rem: Rem, sql: Connection) -> None:
     async with Rem.open(settings_for(dsn)) as other:
-        store = other.store("alice@example.com")
+        store = other.for_user("alice@example.com").store
         with pytest.raises(DatabaseUnavailableError):
             await lose_the_connection_halfway(store, sql)
         await assert_exactly(rem, [])

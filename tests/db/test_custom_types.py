@@ -66,7 +66,7 @@ async def test_plan_shows_the_sql_and_changes_nothing(rem: Rem, sql: Connection)
     assert "\"goal\" text NOT NULL DEFAULT ''::text" in plan.sql
     assert not await table_exists(sql, "projects")
     with pytest.raises(InvalidInputError, match=r"Project is not registered: call `await rem.register\(Project\)`"):
-        await rem.store().upsert(Project(name="Atlas"))
+        await rem.for_user().store.upsert(Project(name="Atlas"))
 
 
 async def test_register_applies_exactly_the_plan(rem: Rem, sql: Connection) -> None:
@@ -112,7 +112,7 @@ async def test_registered_type_is_isolated_by_owner(rem: Rem, alice: Store, bob:
     assert await alice.lookup("atlas") == [of_alice, of_all]
     assert await bob.lookup("atlas") == [of_all]
     assert await bob.find(Project) == [of_all]
-    assert await rem.store("alice@example.com", tenant="elsewhere").find(Project) == []
+    assert await rem.for_user("alice@example.com", tenant="elsewhere").store.find(Project) == []
     with pytest.raises(RemError, match=f"projects has no {of_alice.id}"):
         await bob.delete(of_alice)
 
@@ -422,7 +422,7 @@ async def test_builtin_table_is_refused(rem: Rem) -> None:
 
     with pytest.raises(ConflictError, match="resources is one of REM's own tables: give Mine another table name"):
         await rem.register(Mine)
-    assert await rem.store().upsert(Resource(name="still there"))
+    assert await rem.for_user().store.upsert(Resource(name="still there"))
 
 
 @cases("table", ["kv_store", "edges", "migrations", "entity_types"])
@@ -520,7 +520,7 @@ async def test_two_processes_may_register_the_same_class(dsn: str, tmp_path: Pat
     outputs = [(await process.communicate())[0].decode() for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     async with Rem.open(settings_for(dsn)) as rem:
-        assert await rem.store().count(rem.store().types.get_model("projects")) == 0
+        assert await rem.for_user().store.count(rem.for_user().store.types.get_model("projects")) == 0
 
 
 async def test_process_without_the_class_reads_dumps_and_loads_the_rows(dsn: str, rem: Rem, alice: Store) -> None:
@@ -528,7 +528,7 @@ async def test_process_without_the_class_reads_dumps_and_loads_the_rows(dsn: str
     original = await alice.upsert(Everything(name="The Thing", **OTHER))
     plain = await alice.upsert(Everything(name="Plain"))
     async with Rem.open(settings_for(dsn)) as other:
-        store = other.store("alice@example.com")
+        store = other.for_user("alice@example.com").store
         (seen,) = await store.lookup("the-thing")
         assert type(seen) is not Everything
         assert seen.model_dump(mode="json") == original.model_dump(mode="json")
@@ -550,14 +550,14 @@ async def test_process_without_the_class_reads_dumps_and_loads_the_rows(dsn: str
 async def test_lookup_finds_a_type_registered_by_another_process(dsn: str, rem: Rem, alice: Store) -> None:
     async with Rem.open(settings_for(dsn)) as other:
         await other.register(Project)
-        await other.store("alice@example.com").upsert(Project(name="Atlas", goal="the moon"))
+        await other.for_user("alice@example.com").store.upsert(Project(name="Atlas", goal="the moon"))
     (entity,) = await alice.lookup("atlas")
     assert entity.model_dump(include={"key", "goal"}) == {"key": "atlas", "goal": "the moon"}
 
 
 async def test_rollback_removes_a_type_with_its_keys_and_edges(dsn: str, sql: Connection) -> None:
     async with Rem.open(settings_for(dsn)) as rem:
-        alice = rem.store("alice@example.com")
+        alice = rem.for_user("alice@example.com").store
         await rem.register(Project)
         await alice.upsert(Project(name="Atlas", graph_edges=[Edge(dst="nowhere")]))
         await alice.upsert(Resource(name="Report", graph_edges=[Edge(dst="atlas")]))
@@ -567,7 +567,7 @@ async def test_rollback_removes_a_type_with_its_keys_and_edges(dsn: str, sql: Co
     assert await sql.fetchval("SELECT count(*) FROM edges WHERE src_type = 'projects'") == 0
     assert await sql.fetchval("SELECT count(*) FROM pg_proc WHERE proname = 'rem_mirror_projects'") == 0
     async with Rem.open(settings_for(dsn)) as rem:
-        alice = rem.store("alice@example.com")
+        alice = rem.for_user("alice@example.com").store
         assert await alice.lookup("atlas") == []
         assert await alice.count_dangling_edges() == 1
         assert (await check_mirrors(rem.database)).is_exact
@@ -580,6 +580,6 @@ async def test_key_field_may_be_an_sql_keyword(rem: Rem) -> None:
         order: str
 
     await rem.register(Dish)
-    await rem.store().upsert(Dish(order="Soup of the Day"))
-    assert [entity.key for entity in await rem.store().lookup("soup-of-the-day")] == ["soup-of-the-day"]
+    await rem.for_user().store.upsert(Dish(order="Soup of the Day"))
+    assert [entity.key for entity in await rem.for_user().store.lookup("soup-of-the-day")] == ["soup-of-the-day"]
     assert (await rem.register(Dish)).migration is None

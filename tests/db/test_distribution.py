@@ -8,8 +8,8 @@ import asyncpg
 from asyncpg.connection import LoggedQuery
 
 from rem.app import Rem
-from rem.memory.message import NewMessage
 from rem.models import Edge, Resource, Role
+from rem.sessions.message import NewMessage
 from tests.conftest import settings_for
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -98,13 +98,13 @@ async def test_requests_of_a_user_name_the_tenant_in_each_statement(dsn: str) ->
 
 async def use_memory(rem: Rem, tenant: str) -> None:
     """Write, look up, search, follow edges and talk, as requests of one user do."""
-    store = rem.store(USER, tenant=tenant)
+    store = rem.for_user(USER, tenant=tenant).store
     await store.upsert(Resource(name="Sarah Chen", content="Sarah owns the green boat."))
     await store.upsert(Resource(name="Report", content="Fine.", graph_edges=[Edge(dst="sarah-chen")]))
     assert await store.lookup("report")
     for text in ("LOOKUP report", "FUZZY sara", 'SEARCH "green boat" FROM resources', "TRAVERSE report"):
-        assert (await rem.query(text, user=USER, tenant=tenant)).count, text
-    memory = rem.memory(USER, tenant=tenant)
+        assert (await rem.for_user(USER, tenant=tenant).query(text)).count, text
+    memory = rem.for_user(USER, tenant=tenant).sessions
     session = (await memory.create_session("Be kind.")).id
     await memory.save_message(session, NewMessage(role=Role.USER, content="I like the green boat."))
     await store.delete(await store.upsert(Resource(name="Old", content="x")))

@@ -42,6 +42,8 @@ from rem.models import (
     Ontology,
     OntologyConfig,
     ProcessingStatus,
+    Record,
+    RecordKind,
     Resource,
     RiskLevel,
     Role,
@@ -101,6 +103,21 @@ async def store_everything(rem: Rem, store: Store) -> None:
         Resource(
             name="Quarterly Report", content="x" * 5_000, ordinal=3, timestamp=WHEN, related_entities=["y"], **common
         ),
+        Record(
+            kind=RecordKind.ROW,
+            caption="Rooms",
+            headers=["Name", "Room"],
+            values=["Tom", ""],
+            content="Rooms: Name Tom",
+            checked=True,
+            block=2,
+            ordinal=3,
+            source_id=uuid4(),
+            file_id=uuid4(),
+            starts=5,
+            ends=2**31 - 1,
+            **common,
+        ),
         Document(content="\ttext ", embedding=[1 / 3, -1e-30] * 192, embedding_model="m", **common),
         Moment(name="m", starts_timestamp=WHEN, ends_timestamp=WHEN, source_resource_ids=[uuid4()], **common),
         Ontology(name="o", extracted_data={"k": 1}, confidence_score=1.0, file_id=uuid4(), **common),
@@ -148,7 +165,7 @@ async def test_dump_restores_the_same_memory_in_an_empty_database(rem: Rem, alic
         await migrate_schema(connection, target, await read_server_info(connection))
     async with Rem.open(target) as other:
         await other.register(Invoice)
-        copy = other.store("alice@example.com")
+        copy = other.for_user("alice@example.com").store
         report = await load_text(copy, text)
         expected = await read_everything(alice)
         assert {table: counts.total() for table, counts in report.tables.items()} == {
@@ -302,7 +319,7 @@ async def test_text_survives_a_round_trip_through_a_file(alice: Store, tmp_path:
 
 
 async def test_only_own_rows_are_dumped(rem: Rem, alice: Store, bob: Store, shared: Store) -> None:
-    elsewhere = rem.store("alice@example.com", tenant="elsewhere")
+    elsewhere = rem.for_user("alice@example.com", tenant="elsewhere").store
     for number, store in enumerate((alice, bob, shared, elsewhere)):
         await store.upsert(Resource(name="Report", content=f"of {number}"))
     for number, store in enumerate((alice, bob, shared, elsewhere)):

@@ -21,10 +21,10 @@ _SECRET = "pineapple-under-the-sea"
 def stranger(request: pytest.FixtureRequest, rem: Rem) -> Store:
     """Return a store of each owner other than Alice."""
     strangers = {
-        "another user": rem.store("bob@example.com"),
-        "nobody": rem.store(),
-        "the same user of another tenant": rem.store("alice@example.com", tenant="other"),
-        "another tenant": rem.store(tenant="other"),
+        "another user": rem.for_user("bob@example.com").store,
+        "nobody": rem.for_user().store,
+        "the same user of another tenant": rem.for_user("alice@example.com", tenant="other").store,
+        "another tenant": rem.for_user(tenant="other").store,
     }
     return strangers[request.param]
 
@@ -121,7 +121,7 @@ async def test_id_of_another_owner_is_refused(alice: Store, bob: Store, shared: 
         with pytest.raises(RemError):
             await store.upsert_many([Resource(id=stored.id, name=f"mine {n}") for n in range(1)])
     # In another tenant the same id is another row.
-    elsewhere = rem.store("alice@example.com", tenant="other")
+    elsewhere = rem.for_user("alice@example.com", tenant="other").store
     assert (await elsewhere.upsert(Resource(id=stored.id, name="mine"))).id == stored.id
     assert await alice.get(Resource, stored.id) == stored
 
@@ -143,8 +143,8 @@ async def test_condition_cannot_leave_the_scope(alice: Store, bob: Store) -> Non
 
 
 async def test_email_address_and_user_id_name_the_same_owner(rem: Rem) -> None:
-    by_address = rem.store(" Alice@Example.com ")
+    by_address = rem.for_user(" Alice@Example.com ").store
     assert by_address.scope.user_id == "edabafbb-61ad-51d6-9fd8-e976c892a731"
     stored = await by_address.upsert(Resource(name="a"))
-    assert await rem.store("edabafbb-61ad-51d6-9fd8-e976c892a731").get(Resource, stored.id) == stored
-    assert rem.store("alice").scope.user_id == "alice"
+    assert await rem.for_user("edabafbb-61ad-51d6-9fd8-e976c892a731").store.get(Resource, stored.id) == stored
+    assert rem.for_user("alice").store.scope.user_id == "alice"

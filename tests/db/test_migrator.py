@@ -63,7 +63,7 @@ async def states(dsn: str) -> list[MigrationStatus]:
 
 async def store_rows(rem: Rem) -> None:
     """Store rows in built-in and custom tables that migrations must keep."""
-    shared, alice = rem.store(), rem.store("alice@example.com")
+    shared, alice = rem.for_user().store, rem.for_user("alice@example.com").store
     await shared.upsert(User(name="Sarah Chen", email="sarah@example.com"))
     session = await alice.upsert(Session(name="Standup"))
     await alice.upsert(
@@ -148,7 +148,7 @@ async def test_eight_tasks_may_migrate_at_once(empty_dsn: str) -> None:
     applied = await asyncio.gather(*(migrate_database(empty_dsn) for _ in range(8)))
     assert sorted(applied) == [[]] * 7 + [BUILTIN]
     async with Rem.open(settings_for(empty_dsn)) as rem:
-        assert await rem.store().upsert(Resource(name="x"))
+        assert await rem.for_user().store.upsert(Resource(name="x"))
 
 
 async def test_two_processes_may_migrate_at_once(empty_dsn: str, tmp_path: Path) -> None:
@@ -177,7 +177,9 @@ async def test_migrations_can_be_undone_and_applied_again(filled: str, sql: Conn
         for table in surviving.keys() - {"projects"}:
             assert after[table] == before[table]
         assert (await check_mirrors(rem.database)).is_exact
-        tables = {entity.entity_type.table for entity in await rem.store("alice@example.com").lookup(*MEMORIES)}
+        tables = {
+            entity.entity_type.table for entity in await rem.for_user("alice@example.com").store.lookup(*MEMORIES)
+        }
         assert tables == {"resources", "projects", "notes"} & surviving.keys()
 
         await store_rows(rem)
@@ -188,7 +190,7 @@ def tables_of(rolled_back: list[str], tables: dict[str, Any]) -> set[str]:
     """Return the tables that some migrations created."""
     custom = {"custom:notes:1": {"notes"}, "custom:projects:1": {"projects"}, "custom:projects:2": set()}
     builtin = tables.keys() - {"notes", "projects"}
-    return {table for name in rolled_back for table in custom.get(name, builtin if name == "0002_entities" else set())}
+    return {table for name in rolled_back for table in custom.get(name, builtin if name == BUILTIN[0] else set())}
 
 
 async def test_rollback_of_a_column_keeps_the_other_data(filled: str, sql: Connection) -> None:
@@ -232,6 +234,17 @@ async def test_database_of_a_newer_rem_is_refused(dsn: str, sql: Connection) -> 
             await opening()
 
 
+async def test_database_of_an_earlier_schema_is_refused_and_not_changed(filled: str, sql: Connection) -> None:
+    await sql.execute("DELETE FROM migrations WHERE name = $1", BUILTIN[0])
+    await sql.execute("INSERT INTO migrations (name, checksum, down_script) VALUES ('0001_foundation', '', '')")
+    await sql.execute("DROP FUNCTION rem_lookup; DELETE FROM installed_functions")
+    before = await contents(sql), await leftovers(sql)
+    for opening in (Rem.open(settings_for(filled)).__aenter__, lambda: migrate_database(filled)):
+        with pytest.raises(MigrationError, match=r"REM_HOME.*`rem db dump`"):
+            await opening()
+    assert (await contents(sql), await leftovers(sql)) == before
+
+
 @pytest.mark.parametrize("start", ["empty", "current"])
 async def test_failing_migration_changes_nothing(start: str, empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if start == "current":
@@ -258,7 +271,7 @@ async def test_failing_rollback_changes_nothing(filled: str, sql: Connection) ->
     assert await contents(sql) == before
     async with Rem.open(settings_for(filled)) as rem:
         assert (await check_mirrors(rem.database)).is_exact
-        assert await rem.store("alice@example.com").lookup("atlas")
+        assert await rem.for_user("alice@example.com").store.lookup("atlas")
 
 
 async def test_external_database_is_not_migrated_on_open(empty_dsn: str) -> None:
@@ -272,12 +285,13 @@ async def test_external_database_is_not_migrated_on_open(empty_dsn: str) -> None
 async def test_embedded_database_migrates_itself(home: Path) -> None:
     settings = Settings(rem_home=home)
     async with Rem.open(settings) as rem:
-        await rem.store().upsert(Resource(name="Report"))
+        await rem.for_user().store.upsert(Resource(name="Report"))
     async with Database(settings).unpooled_connection() as connection:
         assert await Migrator(connection).rollback() == [BUILTIN[-1]]
     messages: list[str] = []
     async with Rem.open(settings, on_progress=messages.append) as rem:
-        assert await rem.store().lookup("report")
+        assert await rem.for_user().store.lookup("report") == []
+        assert await rem.for_user().store.upsert(Resource(name="Report"))
     assert messages == ["Preparing the schema ..."]
 
 
@@ -291,7 +305,7 @@ async def test_changed_functions_are_replaced_and_the_mirrors_stay_exact(filled:
     assert await sql.fetch("SELECT * FROM kv_store ORDER BY entity_type, entity_id, entity_key") == kept
     assert await sql.fetchval("SELECT count(*) FROM pg_proc WHERE proname = 'rem_lookup'") == 1
     async with Rem.open(settings_for(filled)) as rem:
-        alice = rem.store("alice@example.com")
+        alice = rem.for_user("alice@example.com").store
         assert [entity.key for entity in await alice.lookup("atlas", "report")] == ["atlas", "report"]
         await alice.upsert(Resource(name="Report", graph_edges=[Edge(dst="atlas")]))
         assert (await check_mirrors(rem.database)).is_exact
@@ -371,7 +385,7 @@ async def test_another_dimension_gets_its_own_index(dsn: str, sql: Connection) -
     )
     assert {name for (name,) in indexes} == {"documents_embedding_384", "documents_embedding_3072"}
     async with Rem.open(settings) as rem:
-        await rem.store().upsert(Document(content="x", embedding=[0.25] * 3072))
+        await rem.for_user().store.upsert(Document(content="x", embedding=[0.25] * 3072))
 
 
 async def test_tenant_is_the_first_column_of_every_key(filled: str, sql: Connection) -> None:
@@ -393,16 +407,6 @@ async def test_tenant_is_the_first_column_of_every_key(filled: str, sql: Connect
     names = {key["name"] for key in keys}
     assert {"resources.resources_pkey", "projects.projects_live_key", "messages.messages_session.from"} <= names
     assert {"kv_store.kv_store_key", "edges.edges_pkey", "users.users_live_email"} <= names
-
-
-async def test_functions_with_an_old_name_are_dropped(dsn: str, sql: Connection) -> None:
-    await roll_back(dsn, len(BUILTIN) - BUILTIN.index("0010_renamed_functions"))
-    await sql.execute("CREATE FUNCTION rem.rem_history(integer) RETURNS integer LANGUAGE sql RETURN 1")
-    await sql.execute("CREATE FUNCTION rem.rem_history_line() RETURNS integer LANGUAGE sql RETURN rem.rem_history(1)")
-    await sql.execute("CREATE FUNCTION rem.mine() RETURNS integer LANGUAGE sql RETURN 1")
-    await migrate_database(dsn)
-    names = await sql.fetch("SELECT proname FROM pg_proc WHERE proname IN ('rem_history', 'rem_history_line', 'mine')")
-    assert [name for (name,) in names] == ["mine"]
 
 
 async def test_functions_that_call_each_other_are_dropped(dsn: str, sql: Connection) -> None:

@@ -278,7 +278,7 @@ async def test_emptied_kv_store_is_rebuilt_before_the_first_lookup(
         await sql.execute("INSERT INTO resources (name) VALUES ('Written early')")
     assert await alice.lookup("quarterly-report") == []
     async with Rem.open(settings) as reopened:
-        entities = await reopened.store("alice@example.com").lookup("quarterly-report", "written early")
+        entities = await reopened.for_user("alice@example.com").store.lookup("quarterly-report", "written early")
         assert entities[0] == report
         assert len(entities) == (2 if written_after_the_crash else 1)
         assert (await check_mirrors(reopened.database)).is_exact
@@ -289,7 +289,7 @@ async def test_concurrent_opens_with_an_empty_kv_store_all_work(
 ) -> None:
     async def open_and_ask() -> int:
         async with Rem.open(settings) as reopened:
-            return len(await reopened.store("alice@example.com").lookup("quarterly-report"))
+            return len(await reopened.for_user("alice@example.com").store.lookup("quarterly-report"))
 
     await sql.execute("TRUNCATE kv_store")
     assert await asyncio.gather(*(open_and_ask() for _ in range(5))) == [1] * 5

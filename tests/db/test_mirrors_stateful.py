@@ -204,7 +204,7 @@ class MirrorMachine(RuleBasedStateMachine):
         return self.loop.run(work)
 
     def store(self, owner: tuple[str, str | None]) -> Store:
-        return self.rem.store(owner[1], tenant=owner[0])
+        return self.rem.for_user(owner[1], tenant=owner[0]).store
 
     def attempt(self, work: Coroutine[Any, Any, Any], expected: type[RemError] | None) -> None:
         """Do it; it must fail just as the model says."""

@@ -113,16 +113,16 @@ async def test_recipe_copies_a_memory_that_is_in_use(
             await new_rem.register(Project)
         new_address = new_server.ensure_running()
         async with connect(old_address) as old, connect(new_address) as new:
-            writing = asyncio.create_task(write_until(stopped, rem.store("carol@example.com", tenant="acme")))
+            writing = asyncio.create_task(write_until(stopped, rem.for_user("carol@example.com", tenant="acme").store))
             await follow(old, "publish")
             source = f"host={old_address.socket_dir} port={old_address.port} dbname={old_address.database} user=rem"
             await follow(new, "subscribe", **{"host=old.example.com dbname=rem user=rem": source})
             await repeat(new, "count_missing", 0)
             await follow(new, "index")
-            written_before = await rem.store("carol@example.com", tenant="acme").count(Resource)
+            written_before = await rem.for_user("carol@example.com", tenant="acme").store.count(Resource)
             stopped.set()
             written = await writing
-            await rem.index(everyone=True)
+            await rem.index()
             # The row that was about to be deleted may have been counted.
             assert len(written) + 1 >= written_before > 0
             await follow(old, "stop")
@@ -135,13 +135,13 @@ async def test_recipe_copies_a_memory_that_is_in_use(
         assert after[table] == before[table], table
     async with Rem.open(new_settings) as rem:
         assert (await check_mirrors(rem.database)).is_exact
-        carol = rem.store("carol@example.com", tenant="acme")
+        carol = rem.for_user("carol@example.com", tenant="acme").store
         assert {row.name for row in await carol.find(Resource, limit=len(written) + 10)} == set(written)
-        assert (await rem.query("LOOKUP grace-hopper", user="alice@example.com")).count == 1
-        assert (await rem.query('SEARCH "linker"', user="alice@example.com")).count
+        assert (await rem.for_user("alice@example.com").query("LOOKUP grace-hopper")).count == 1
+        assert (await rem.for_user("alice@example.com").query('SEARCH "linker"')).count
         await carol.upsert(Resource(name="After", content="Rows after the switch get new numbers."))
-        await rem.index(everyone=True)
-        assert (await rem.query('SEARCH "after the switch"', user="carol@example.com", tenant="acme")).count
+        await rem.index()
+        assert (await rem.for_user("carol@example.com", tenant="acme").query('SEARCH "after the switch"')).count
 
 
 async def test_publishing_needs_logical_replication(sql: Connection) -> None:

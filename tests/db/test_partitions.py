@@ -20,8 +20,8 @@ from rem.db.partitions import LARGE_TABLES, count_partitions
 from rem.db.preflight import read_server_info
 from rem.db.store import Store
 from rem.errors import ConflictError, InvalidInputError, RemError
-from rem.memory.message import NewMessage
 from rem.models import Edge, Entity, Moment, Resource, Role
+from rem.sessions.message import NewMessage
 from tests.conftest import fresh_database, settings_for
 from tests.db.test_backup import fill, read_all_rows
 from tests.rem_command import rem
@@ -131,17 +131,17 @@ async def test_rights_and_comments_of_a_table_are_kept(empty_dsn: str) -> None:
 async def store_tenants(rem: Rem) -> None:
     """Store rows of the same names in several tenants, and index them."""
     for tenant in TENANTS:
-        store = rem.store(USER, tenant=tenant)
+        store = rem.for_user(USER, tenant=tenant).store
         edges = [Edge(dst="harbour", rel_type="near")]
         await store.upsert(
             Resource(name="Boat", content=f"The boat of {tenant} has a torn mainsail.", graph_edges=edges)
         )
         await store.upsert(Resource(name="Harbour", content=f"The harbour of {tenant} opens at nine."))
-        memory = rem.memory(USER, tenant=tenant)
+        memory = rem.for_user(USER, tenant=tenant).sessions
         session = await memory.create_session()
         text = f"My colleague Sarah Chen <sarah.chen@{tenant}.com> repairs the mainsail for me on Friday."
         await memory.append(session.id, [NewMessage(role=Role.USER, content=text)])
-    await rem.index(everyone=True)
+    await rem.index()
 
 
 async def test_every_verb_answers_from_its_own_tenant(divided: Rem, divided_sql: Connection) -> None:
@@ -156,16 +156,17 @@ async def test_every_verb_answers_from_its_own_tenant(divided: Rem, divided_sql:
             "TRAVERSE boat DEPTH 1",
             "SELECT content FROM resources ORDER BY name",
         ):
-            found = str((await divided.query(text, user=USER, tenant=tenant)).results)
+            result = await divided.for_user(USER, tenant=tenant).query(text)
+            found = str(result.hits or result.rows)
             assert tenant in found, text
             assert not any(other in found for other in TENANTS if other != tenant), text
     assert (await check_mirrors(divided.database)).is_exact
     with pytest.raises(RemError):
-        await divided.query("SELECT * FROM rem_partitions.resources_0", user=USER, tenant="acme")
+        await divided.for_user(USER, tenant="acme").query("SELECT * FROM rem_partitions.resources_0")
 
 
 async def test_role_of_the_sql_verb_cannot_enter_the_partitions(divided: Rem, divided_sql: Connection) -> None:
-    await divided.query("SELECT name FROM resources", user=USER)
+    await divided.for_user(USER).query("SELECT name FROM resources")
     role = await divided_sql.fetchval("SELECT role_name FROM sql_access")
     assert not await divided_sql.fetchval("SELECT has_schema_privilege($1, 'rem_partitions', 'USAGE')", role)
     assert not await divided_sql.fetchval(
@@ -178,11 +179,11 @@ async def test_role_of_the_sql_verb_cannot_enter_the_partitions(divided: Rem, di
 async def query_and_list_scans(rem: Rem, sql: Connection, text: str) -> dict[str, int]:
     """Run a query of one tenant, and return how many partitions of each table it read. The pool has one connection."""
     # The first calls also read the catalogue of types and plan the statements.
-    assert (await rem.query(text, user=USER, tenant="acme")).count
+    assert (await rem.for_user(USER, tenant="acme").query(text)).count
     async with rem.database.connection() as connection:
         await connection.execute("SELECT pg_stat_force_next_flush()")
     await sql.execute("SELECT pg_stat_reset()")
-    assert (await rem.query(text, user=USER, tenant="acme")).count
+    assert (await rem.for_user(USER, tenant="acme").query(text)).count
     async with rem.database.connection() as connection:
         await connection.execute("SELECT pg_stat_force_next_flush()")
     rows = await sql.fetch(
@@ -224,12 +225,12 @@ async def test_search_by_meaning_uses_the_vector_index_of_one_partition(divided:
 
 async def test_dreams_and_forgetting_work_with_partitions(divided: Rem, divided_sql: Connection) -> None:
     await store_tenants(divided)
-    store = divided.store(USER, tenant="acme")
+    store = divided.for_user(USER, tenant="acme").store
     await divided.dreamer().dream(store.scope)
     assert "sarah-chen" in [person for moment in await store.find(Moment) for person in moment.present_persons]
     assert await divided_sql.fetchval("SELECT count(*) FROM statements WHERE tenant_id = 'acme'")
     before = await divided_sql.fetchval("SELECT count(*) FROM resources WHERE tenant_id <> 'acme'")
-    report = await divided.erase_user(USER, tenant="acme")
+    report = await divided.for_user(USER, tenant="acme").erase_user()
     assert report.is_applied
     for table in (*LARGE_TABLES, "sessions"):
         assert await divided_sql.fetchval(f"SELECT count(*) FROM {table} WHERE tenant_id = 'acme'") == 0, table
@@ -241,21 +242,21 @@ async def test_dreams_and_forgetting_work_with_partitions(divided: Rem, divided_
 
 
 async def test_violated_keys_have_the_same_errors(divided: Rem) -> None:
-    store: Store = divided.store(USER, tenant="acme")
+    store: Store = divided.for_user(USER, tenant="acme").store
     boat = await store.upsert(Resource(name="Boat"))
     ship = await store.upsert(Resource(name="Ship"))
     with pytest.raises(ConflictError, match="Another row of the owner already has this key: boat"):
         await store.upsert(ship.model_copy(update={"name": "Boat"}))
     with pytest.raises(ConflictError, match="The id is not available"):
-        await divided.store("bob@example.com", tenant="acme").upsert(Resource(id=boat.id, name="Stolen"))
+        await divided.for_user("bob@example.com", tenant="acme").store.upsert(Resource(id=boat.id, name="Stolen"))
 
 
 async def test_custom_type_gets_partitions_too(divided: Rem, divided_sql: Connection) -> None:
     await divided.register(Recipe)
     assert await divided_sql.fetchval("SELECT count(*) FROM rem_leaves('rem.recipes')") == PARTITIONS
     for tenant in TENANTS:
-        await divided.store(USER, tenant=tenant).upsert(Recipe(name="Bread", steps=f"Knead as {tenant} does."))
-        assert tenant in str((await divided.query("LOOKUP bread", user=USER, tenant=tenant)).results)
+        await divided.for_user(USER, tenant=tenant).store.upsert(Recipe(name="Bread", steps=f"Knead as {tenant} does."))
+        assert tenant in str((await divided.for_user(USER, tenant=tenant).query("LOOKUP bread")).hits)
     assert (await check_mirrors(divided.database)).is_exact
 
 
@@ -269,7 +270,7 @@ async def test_backup_of_divided_tables_is_restored_with_partitions(divided_dsn:
         await restore(settings_for(target), tmp_path / "memory.backup")
         assert await read_all_rows(target) == before
         async with Rem.open(settings_for(target)) as rem:
-            assert (await rem.query("LOOKUP boat", user=USER, tenant="acme")).count == 1
+            assert (await rem.for_user(USER, tenant="acme").query("LOOKUP boat")).count == 1
             async with rem.database.connection() as connection:
                 assert await count_partitions(connection) == PARTITIONS
                 sizes = await connection.fetch("SELECT entity_type, size_bytes FROM rem.rem_table_sizes()")
@@ -287,10 +288,10 @@ async def test_migrating_again_changes_nothing(divided_dsn: str, divided_sql: Co
 async def test_tables_with_rows_are_not_divided(empty_dsn: str) -> None:
     await migrate(empty_dsn)
     async with Rem.open(settings_for(empty_dsn)) as rem:
-        await rem.store(USER).upsert(Resource(name="Boat"))
+        await rem.for_user(USER).store.upsert(Resource(name="Boat"))
         with pytest.raises(ConflictError, match=r"resources have rows.*docs/database\.md"):
             await migrate(empty_dsn, PARTITIONS)
-        assert (await rem.query("LOOKUP boat", user=USER)).count == 1
+        assert (await rem.for_user(USER).query("LOOKUP boat")).count == 1
 
 
 async def test_other_numbers_are_refused(divided_dsn: str) -> None:

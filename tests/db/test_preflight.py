@@ -30,6 +30,7 @@ SUPPORTED = ServerInfo(
     is_replica=False,
     may_create=True,
     has_schema=False,
+    is_restoring=False,
     may_use_schema=False,
     vector=Extension("0.8.0"),
     pg_trgm=Extension("1.6"),
@@ -182,7 +183,7 @@ async def test_role_that_owns_the_database_needs_no_more(empty_dsn: str) -> None
             check_requirements(info)
             await migrate_schema(connection, settings, info)
         async with Rem.open(settings) as rem:
-            assert await rem.store().upsert(Resource(name="x"))
+            assert await rem.for_user().store.upsert(Resource(name="x"))
 
 
 async def test_extensions_may_have_their_own_schema(empty_dsn: str) -> None:
@@ -195,7 +196,7 @@ async def test_extensions_may_have_their_own_schema(empty_dsn: str) -> None:
     async with Database(settings).unpooled_connection() as other:
         await migrate_schema(other, settings, await read_server_info(other))
     async with Rem.open(settings) as rem:
-        assert await rem.store().upsert(Resource(name="x"))
+        assert await rem.for_user().store.upsert(Resource(name="x"))
 
 
 async def test_missing_database_is_named() -> None:
@@ -266,4 +267,4 @@ async def test_malformed_connection_string_is_explained_without_the_password(tex
 
 async def test_sqlalchemy_connection_string_is_accepted(dsn: str) -> None:
     async with Rem.open(settings_for(dsn.replace("postgresql://", "postgresql+asyncpg://"))) as rem:
-        assert await rem.store().upsert(Resource(name="x"))
+        assert await rem.for_user().store.upsert(Resource(name="x"))

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import re
 
-from tests.rem_command import REPOSITORY
+from rem.db.sql import parse_blocks
+from tests.source_code import SOURCE
 
 STATEMENTS = {
-    (path.stem, name)
-    for path in (REPOSITORY / "src" / "rem" / "db" / "queries").glob("*.sql")
-    for name in re.findall(r"^-- name: (\w+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    (path.relative_to(SOURCE).with_suffix("").as_posix(), name)
+    for path in SOURCE.rglob("*.sql")
+    for name in parse_blocks(path.read_text(encoding="utf-8"))
 }
-SOURCE = "\n".join(path.read_text(encoding="utf-8") for path in (REPOSITORY / "src").rglob("*.py"))
+CODE = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+_NAMED = re.compile(r"""\b(?:query|query_table|fetch|fetch_owned)\(\s*["']([a-z_/]+)["'],\s*["'](\w+)["']""")
 
 
 def test_every_named_statement_exists() -> None:
-    used = set(re.findall(r'\b(?:query|sql|query_table)\(\s*"(\w+)",\s*"(\w+)"', SOURCE))
+    used = set(_NAMED.findall(CODE))
     assert len(used) > 100
     assert not used - STATEMENTS
 
 
 def test_every_statement_is_used() -> None:
-    names = set(re.findall(r"[\"'](\w+)[\"']", SOURCE))
-    prefixes = tuple(re.findall(r'f"(\w+_){', SOURCE))
+    names = set(re.findall(r"[\"'](\w+)[\"']", CODE))
+    prefixes = tuple(re.findall(r'f"(\w+_){', CODE))
     unused = [f"{file}.sql: {name}" for file, name in STATEMENTS if name not in names and not name.startswith(prefixes)]
     assert sorted(unused) == []

@@ -438,7 +438,11 @@ class TestSessions:
 
     async def test_messages_belong_to_a_session_of_their_owner(self, alice: Store, bob: Store, rem: Rem) -> None:
         session, _ = await _create_session(alice, 1)
-        strangers = [(bob, session.id), (alice, uuid4()), (rem.store("alice@example.com", tenant="other"), session.id)]
+        strangers = [
+            (bob, session.id),
+            (alice, uuid4()),
+            (rem.for_user("alice@example.com", tenant="other").store, session.id),
+        ]
         for store, session_id in strangers:
             with pytest.raises(InvalidInputError, match="no such session of this user: create it before its messages"):
                 await store.upsert(Message(session_id=session_id, message_index=7, role="user", content="Hi"))

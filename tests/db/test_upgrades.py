@@ -57,10 +57,10 @@ async def reader(dsn: str) -> AsyncIterator[Connection]:
 
 async def use_memory(rem: Rem, number: int) -> None:
     """Write a row, look it up and search for it."""
-    store = rem.store("alice@example.com")
+    store = rem.for_user("alice@example.com").store
     await store.upsert(Resource(name=f"Report {number}", content=f"The boat number {number} is green."))
     assert [row.key for row in await store.lookup(f"report-{number}")] == [f"report-{number}"]
-    found = await rem.query('SEARCH "green boat" FROM resources', user="alice@example.com")
+    found = await rem.for_user("alice@example.com").query('SEARCH "green boat" FROM resources')
     assert found.count >= 0
 
 
@@ -93,7 +93,7 @@ async def test_process_of_an_older_version_says_why_it_fails(rem: Rem, sql: Conn
     await sql.execute("DROP FUNCTION rem.rem_search")
     await sql.execute("CREATE FUNCTION rem.rem_search(jsonb, integer) RETURNS json LANGUAGE sql RETURN NULL::json")
     with pytest.raises(MigrationError, match=r"does not fit this version of REM .*rem_search.*upgrade this one"):
-        await rem.query('SEARCH "green boat" FROM resources', user="alice@example.com")
+        await rem.for_user("alice@example.com").query('SEARCH "green boat" FROM resources')
 
 
 def test_new_version_refuses_a_schema_that_is_behind(dsn: str) -> None:
@@ -143,7 +143,7 @@ def test_check_tells_whether_something_is_pending(dsn: str, empty_dsn: str) -> N
     assert empty.returncode == 1
     plan = json.loads(empty.stdout)
     assert plan["pending"] == [migration.name for migration in builtin_migrations()]
-    assert plan["heavy_statements"]["0025_searched_users"][0].startswith("UPDATE entity_types SET")
+    assert plan["heavy_statements"] == {}
     assert run_rem("db", "migrate", settings=settings).returncode == 0
 
 

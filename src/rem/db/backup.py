@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from glob import escape as glob_escape
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -13,10 +16,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from rem.db.database import Database, Progress, migrate_schema
 from rem.db.embedded.programs import INHERITED_VARIABLES, find_bin_folder
-from rem.db.migrator import Migrator, builtin_migrations
 from rem.db.preflight import check_requirements, read_server_info
 from rem.db.sql import query
 from rem.errors import ConflictError, DatabaseError, InvalidInputError
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from rem.db.database import Connection
@@ -32,8 +37,6 @@ BACKED_UP = (
 )
 NOT_BACKED_UP = ("--no-owner", "--no-privileges", "--no-comments")
 """Roles differ between servers, and comments on extensions can only be restored by their owners."""
-LOGIN_MIGRATION = "0015_auth"
-"""The only migration of the schema `rem_auth`."""
 EMBEDDED_RESTORE_OPTIONS = "-c maintenance_work_mem=1GB -c max_parallel_maintenance_workers=0"
 """With the memory that the embedded server has by default, a large index of vectors is made on disk, which takes much
 longer. Parallel workers would need the memory as shared memory, which containers often lack."""
@@ -66,13 +69,15 @@ async def back_up(
     """Write the memory, accounts and logins of all tenants and users to a new file that only its owner can read.
 
     Secrets of API keys and logins are in it as the hashes that the database has. The backup is the state at one moment;
-    others may write meanwhile. If it fails, no file is left.
+    others may write meanwhile. If it fails, no file is left. What a killed one left is removed by the next backup to
+    this name.
     """
     async with Database.open(settings, on_progress) as database:
         unfinished = _start_file(file)
         try:
             options = [*BACKED_UP, *NOT_BACKED_UP, "--format=custom", f"--file={unfinished}"]
-            await _run_program("pg_dump", options, database, on_table)
+            with _locked(unfinished) as lock:
+                await _run_program("pg_dump", options, database, on_table, lock)
             return _finish_file(unfinished, file)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -86,8 +91,10 @@ async def restore(
     database = Database(settings, on_progress)
     async with database.unpooled_connection() as connection:
         # The lock of the migrator: no other process creates or restores the schema meanwhile.
-        await connection.execute(query("backup", "lock"))
+        await connection.execute(query("db/backup", "lock"))
+        await connection.fetch(query("db/backup", "end_orphans"))
         await _prepare_database(connection)
+        await connection.execute(query("db/backup", "mark"))
         try:
             options = ["--single-transaction", "--exit-on-error", *NOT_BACKED_UP]
             await _run_program("pg_restore", [*options, str(file)], database, on_table)
@@ -95,8 +102,12 @@ async def restore(
         except BaseException:
             # Also if the user interrupts it: an incomplete memory must not look like one that works.
             await _drop_schemas(connection)
+            await connection.execute(query("db/backup", "unmark"))
             raise
-        rows = {row["entity_type"]: row["live"] for row in await connection.fetch(query("maintenance", "table_sizes"))}
+        await connection.execute(query("db/backup", "unmark"))
+        rows = {
+            row["entity_type"]: row["live"] for row in await connection.fetch(query("db/maintenance", "table_sizes"))
+        }
     return RestoreReport(rows, migrated)
 
 
@@ -109,12 +120,39 @@ def _start_file(file: Path) -> Path:
     try:
         if file.exists():
             raise FileExistsError
+        _remove_abandoned(file)
         unfinished.touch(mode=0o600, exist_ok=False)
     except FileExistsError as error:
         raise ConflictError(f"{file} exists already: choose another name for the backup.") from error
     except OSError as error:
         raise InvalidInputError(f"The backup cannot be written to {file}: {error.strerror}.") from error
     return unfinished
+
+
+def _remove_abandoned(file: Path) -> None:
+    """Remove the memories that killed backups to a name left. What is locked is still being written."""
+    for path in file.parent.glob(f"{glob_escape(file.name)}.*.unfinished"):
+        with _locked(path) as lock:
+            if lock is not None:
+                path.unlink()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int | None]:
+    """Lock a file for the block and the programs that get its descriptor. Yield None if it is locked already."""
+    if sys.platform == "win32":
+        yield None
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _finish_file(unfinished: Path, file: Path) -> BackupReport:
@@ -137,28 +175,29 @@ def _check_backup(file: Path) -> None:
 async def _prepare_database(connection: Connection) -> None:
     """Check the server, and drop a schema without rows."""
     info = await read_server_info(connection)
-    check_requirements(info)
+    check_requirements(replace(info, is_restoring=False))
     if info.has_schema:
-        await _refuse_stored_rows(connection)
+        if not info.is_restoring:
+            await _refuse_stored_rows(connection)
         await _drop_schemas(connection)
 
 
 async def _drop_schemas(connection: Connection) -> None:
     for name in ("drop_partitions", "drop_schema"):
-        await connection.execute(query("backup", name))
+        await connection.execute(query("db/backup", name))
 
 
 async def _refuse_stored_rows(connection: Connection) -> None:
-    if not await connection.fetchval(query("backup", "has_tables")):
+    if not await connection.fetchval(query("db/backup", "has_tables")):
         return
-    row_count = sum(row["live"] + row["deleted"] for row in await connection.fetch(query("maintenance", "table_sizes")))
+    row_count = sum(
+        row["live"] + row["deleted"] for row in await connection.fetch(query("db/maintenance", "table_sizes"))
+    )
     if row_count:
         raise ConflictError(
             f"This database already has {row_count} rows, and a restore would mix two memories: {OTHER_DATABASE}"
         )
-    if await connection.fetchval(query("backup", "has_logins")) and await connection.fetchval(
-        query("backup", "count_logins")
-    ):
+    if await connection.fetchval(query("db/backup", "count_logins")):
         raise ConflictError(
             f"This database already has accounts or API keys, which a restore would replace: {OTHER_DATABASE}"
         )
@@ -167,24 +206,19 @@ async def _refuse_stored_rows(connection: Connection) -> None:
 async def _finish(connection: Connection, settings: Settings) -> list[str]:
     """Do what a backup leaves out: new migrations, rights of the SQL verb, and statistics of the planner."""
     info = await read_server_info(connection)
-    if not await connection.fetchval(query("backup", "has_logins")):
-        await _create_login_tables(connection)
     applied = await migrate_schema(connection, settings, info)
-    await connection.execute(query("backup", "protect"))
-    await connection.execute(query("backup", "analyze"))
+    await connection.execute(query("db/backup", "protect"))
+    await connection.execute(query("db/backup", "analyze"))
     return applied
 
 
-async def _create_login_tables(connection: Connection) -> None:
-    """Create the tables of logins that backups did not have once, although the backup counts them as migrated."""
-    migrated = {status.name for status in await Migrator(connection).status() if status.state == "applied"}
-    for migration in builtin_migrations():
-        if migration.name == LOGIN_MIGRATION and migration.name in migrated:
-            await connection.execute(migration.up_script)
+async def _run_program(
+    program: str, options: Sequence[str], database: Database, on_table: OnTable | None, lock: int | None = None
+) -> None:
+    """Run a program of PostgreSQL on the database, which also holds a lock until it ends.
 
-
-async def _run_program(program: str, options: Sequence[str], database: Database, on_table: OnTable | None) -> None:
-    """Run a program of PostgreSQL on the database. Raise DatabaseError with the end of its error output."""
+    Raise DatabaseError with the end of its error output.
+    """
     address, password = split_password(database.get_connection_string())
     process = await asyncio.create_subprocess_exec(
         find_bin_folder() / program,
@@ -195,7 +229,8 @@ async def _run_program(program: str, options: Sequence[str], database: Database,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
-        env=_make_environment(password, database.is_embedded),
+        env={**_make_environment(password, database.is_embedded), "PGAPPNAME": f"rem-{program}"},
+        pass_fds=() if lock is None else (lock,),
         limit=MAX_LINE_BYTES,
     )
     try:

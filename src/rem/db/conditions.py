@@ -100,6 +100,14 @@ def _to_field_condition(field: str, value: Any) -> Condition:
     return Compare(field, "=", value)
 
 
+class UnknownFieldError(InvalidInputError):
+    """The table has no such field."""
+
+    def __init__(self, table: Table, field: str) -> None:
+        self.field = field
+        super().__init__(f"{table.name} has no field {field!r}. Its fields: {', '.join(table.columns)}.")
+
+
 class ConditionCompiler:
     """Compiles conditions on one table to SQL over the alias `r`, and appends their values to `parameters`."""
 
@@ -188,8 +196,7 @@ class ConditionCompiler:
         name, dot, rest = path.partition(".")
         column = self._table.columns.get(name)
         if column is None:
-            fields = ", ".join(self._table.columns)
-            raise InvalidInputError(f"{self._table.name} has no field {name!r}. Its fields: {fields}.")
+            raise UnknownFieldError(self._table, name)
         text = f"r.{identifier(name)}"
         if not dot:
             return _FieldReference(text, column.sql_type)

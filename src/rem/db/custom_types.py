@@ -44,12 +44,14 @@ async def plan_type_migration(connection: Connection, model: type[Entity]) -> Ty
     if any(builtin.entity_type.table == table.name for builtin in BUILTIN_ENTITIES):
         raise ConflictError(f"{table.name} is one of REM's own tables: give {model.__name__} another table name.")
     _refuse_reserved_fields(model)
-    number = await connection.fetchval(query("custom_types", "next_number"), f"{CUSTOM_PREFIX}{table.name}:")
+    number = await connection.fetchval(query("db/custom_types", "next_number"), f"{CUSTOM_PREFIX}{table.name}:")
     name = f"{CUSTOM_PREFIX}{table.name}:{number}"
-    stored_columns = {row["name"]: row for row in await connection.fetch(query("custom_types", "columns"), table.name)}
+    stored_columns = {
+        row["name"]: row for row in await connection.fetch(query("db/custom_types", "columns"), table.name)
+    }
     if not stored_columns:
         return TypePlan(table.name, Migration(name, _build_create_script(table, model), _build_drop_script(table)))
-    entity = await connection.fetchrow(query("custom_types", "entity_type"), table.name)
+    entity = await connection.fetchrow(query("db/custom_types", "entity_type"), table.name)
     if entity is None:
         raise ConflictError(f"The schema rem has a table {table.name} that is no entity type: use another name.")
     if entity["natural_key"] != table.entity_type.key_expression:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from decimal import Decimal
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar
@@ -83,6 +84,10 @@ class Executor(Protocol):
     def sealer(self) -> Sealer | None:
         """Return what encrypts and decrypts texts; None if nothing is encrypted."""
 
+    @property
+    def max_waiting_jobs(self) -> int:
+        """Return how many jobs of one owner may wait."""
+
     def connection(self) -> AbstractAsyncContextManager[Connection]:
         """Yield a connection for a few statements. Errors of the driver become errors of REM."""
 
@@ -112,6 +117,7 @@ class Database:
         self._has_partitions = False
         self.sealer: Sealer | None = None
         self.privacy = PrivacyPolicy.from_settings(settings.privacy)
+        self.max_waiting_jobs = settings.worker.max_waiting
 
     @classmethod
     @asynccontextmanager
@@ -211,7 +217,7 @@ class Database:
     async def _open_replica(self) -> None:
         """Open the pool of the replica. It may be down."""
         async with self.connection() as connection:
-            if await connection.fetch(query("migrations", "kv_tables"), "u"):
+            if await connection.fetch(query("db/migrations", "kv_tables"), "u"):
                 raise MigrationError(
                     "The replica does not have kv_store, which is not in the WAL: run `rem db migrate`."
                 )
@@ -471,7 +477,7 @@ async def migrate_schema(
     # One transaction holds the lock of the migrator to the end: two concurrent CREATE INDEX IF NOT EXISTS collide.
     async def change() -> list[str]:
         applied = await migrator.migrate(partitions=partitions)
-        await connection.execute(query("migrations", "index_embeddings"), settings.embedding.dimension)
+        await connection.execute(query("db/migrations", "index_embeddings"), settings.embedding.dimension)
         await migrator.set_kv_logged(settings.postgres.needs_logged_kv_store)
         if settings.postgres.uses_pooler:
             await set_role_defaults(connection, await read_server_info(connection))
@@ -486,10 +492,24 @@ class _PooledConnection(asyncpg.Connection):
         return ""
 
 
+_connection_turns: ContextVar[asyncio.Semaphore | None] = ContextVar("connection_turns", default=None)
+
+
+@contextmanager
+def taking_turns(turns: asyncio.Semaphore | None) -> Iterator[None]:
+    """Let each use of a connection in the block, and in tasks that begin in it, take a turn; None: take no turns."""
+    before = _connection_turns.get()
+    _connection_turns.set(turns)
+    try:
+        yield
+    finally:
+        _connection_turns.set(before)
+
+
 class _PooledLease:
     """Borrows a connection from the pool. It is a class, because a generator costs a tenth of a lookup."""
 
-    __slots__ = ("_connection", "_errors", "_pool")
+    __slots__ = ("_connection", "_errors", "_pool", "_turns")
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], errors: tuple[type[Exception], ...] = DRIVER_ERRORS) -> None:
         self._pool = pool
@@ -497,11 +517,24 @@ class _PooledLease:
         self._errors = errors
 
     async def __aenter__(self) -> Connection:
+        self._turns = _connection_turns.get()
+        if self._turns is not None:
+            await self._turns.acquire()
+            # Who borrows a second one meanwhile would wait for itself.
+            _connection_turns.set(None)
         try:
             self._connection = await self._pool.acquire()
-        except DRIVER_ERRORS as error:
-            raise to_rem_error(error) from error
+        except BaseException as error:
+            self._end_turn()
+            if isinstance(error, DRIVER_ERRORS):
+                raise to_rem_error(error) from error
+            raise
         return self._connection
+
+    def _end_turn(self) -> None:
+        if self._turns is not None:
+            _connection_turns.set(self._turns)
+            self._turns.release()
 
     async def __aexit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -511,6 +544,8 @@ class _PooledLease:
         except DRIVER_ERRORS as release_error:
             if error is None:
                 raise to_rem_error(release_error) from release_error
+        finally:
+            self._end_turn()
         if isinstance(error, self._errors):
             raise to_rem_error(error) from error
 
@@ -525,6 +560,7 @@ class _TransactionExecutor:
         self.derived_ids = database.derived_ids
         self.privacy = database.privacy
         self.sealer = database.sealer
+        self.max_waiting_jobs = database.max_waiting_jobs
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

@@ -156,5 +156,5 @@ def _to_unique_violation_error(error: asyncpg.UniqueViolationError, name: str) -
 
 def _read_key(detail: str | None) -> str:
     """Return the key at the end of PostgreSQL's detail: `Key (…, key)=(default, alice, boat) already exists.`"""
-    match = re.search(r"=\((?:.*, )?([^,]*)\) already exists", detail or "")
-    return f": {match[1]}" if match else ""
+    values, exists, _ = (detail or "").rpartition(") already exists")
+    return f": {values.rpartition('=(')[2].rpartition(', ')[2]}" if exists else ""

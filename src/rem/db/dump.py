@@ -80,7 +80,7 @@ async def _iter_all_pages(store: Store, with_deleted: bool) -> AsyncGenerator[tu
 
 
 async def _iter_pages(store: Store, model: type[Entity], deleted: bool) -> AsyncIterator[list[Entity]]:
-    statement = fill(query("lookup", "own_page"), table=f"rem.{identifier(model.entity_type.table)}")
+    statement = fill(query("db/lookup", "own_page"), table=f"rem.{identifier(model.entity_type.table)}")
     last: tuple[Any, UUID] = (MIN_DATETIME, UUID(int=0))
     while True:
         async with store.executor.connection() as connection:

@@ -22,7 +22,7 @@ _NO_ROW = UUID(int=0)
 
 async def refuse_encrypted_texts(connection: Connection) -> None:
     """Raise EncryptionError if texts are encrypted, for a process that has no key."""
-    if await connection.fetchval(query("installation", "is_encrypted")):
+    if await connection.fetchval(query("db/installation", "is_encrypted")):
         raise EncryptionError(
             "The texts of this database are encrypted since this process was started, and it has no key: set "
             "ENCRYPTION__ENABLED=true and ENCRYPTION__KEYS or ENCRYPTION__KEYS_FILE, and start it again."
@@ -36,7 +36,7 @@ async def open_sealer(connection: Connection, settings: EncryptionSettings) -> S
     get other numbers. Connections of processes without a key are ended. Raise EncryptionError if the key of the secret
     is missing or wrong.
     """
-    stored: str | None = await connection.fetchval(query("installation", "index_key"))
+    stored: str | None = await connection.fetchval(query("db/installation", "index_key"))
     if stored is None and not settings.enabled:
         return None
     from rem.encryption.key_ring import KEY_BYTES, KeyRing
@@ -52,13 +52,13 @@ async def open_sealer(connection: Connection, settings: EncryptionSettings) -> S
         new = seal(keys, base64.b64encode(os.urandom(KEY_BYTES)), Place("", _NO_ROW, "secret"))
         async with connection.transaction():
             # Of several processes that start at the same time, one makes the secret.
-            if await connection.fetchval(query("installation", "set_index_key"), new) is not None:
+            if await connection.fetchval(query("db/installation", "set_index_key"), new) is not None:
                 await connection.execute("SELECT rem.rem_enqueue_all_rows()")
-        stored = str(await connection.fetchval(query("installation", "index_key")))
+        stored = str(await connection.fetchval(query("db/installation", "index_key")))
     match = TOKEN.fullmatch(stored)
     if match is None:
         raise EncryptionError("The secret of the database is damaged: restore the table rem.installation of a backup.")
     _, secret = open_token(keys, match)
     # A process that runs since before the texts were encrypted would show them as they are stored.
-    await connection.execute(query("installation", "end_plain_connections"), PLAIN_CONNECTION_NAME)
+    await connection.execute(query("db/installation", "end_plain_connections"), PLAIN_CONNECTION_NAME)
     return Sealer(keys, base64.b64decode(secret), is_sealing=settings.enabled)

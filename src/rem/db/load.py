@@ -171,7 +171,7 @@ async def _adopt_ids_by_email(store: Store, batch: Sequence[Entity]) -> None:
     emails = [getattr(entity, "email", None) or "" for entity in batch]
     async with store.executor.connection() as connection:
         stored = await connection.fetch(
-            query("lookup", "users_by_email"), store.scope.tenant_id, store.scope.user_id, emails
+            query("db/lookup", "users_by_email"), store.scope.tenant_id, store.scope.user_id, emails
         )
     for position, user_id, name in stored:
         entity = batch[position - 1]

@@ -22,7 +22,7 @@ class RebuildReport:
 async def rebuild_mirrors(database: Database) -> RebuildReport:
     """Rebuild kv_store and edges from the entity tables, in one transaction."""
     async with database.connection() as connection, connection.transaction():
-        row = await connection.fetchrow(query("migrations", "rebuild"))
+        row = await connection.fetchrow(query("db/migrations", "rebuild"))
     return RebuildReport(*row) if row else RebuildReport(0, 0)
 
 
@@ -38,7 +38,7 @@ class TableSize:
 
 async def read_table_sizes(connection: Connection) -> list[TableSize]:
     """Return the sizes of all entity tables, over all tenants and users."""
-    return [TableSize(*row) for row in await connection.fetch(query("maintenance", "table_sizes"))]
+    return [TableSize(*row) for row in await connection.fetch(query("db/maintenance", "table_sizes"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,5 +59,5 @@ class MirrorReport:
 async def check_mirrors(database: Database) -> MirrorReport:
     """Compare kv_store and edges with the rows that a rebuild would give."""
     async with database.connection() as connection:
-        row = await connection.fetchrow(query("maintenance", "check_mirrors"))
+        row = await connection.fetchrow(query("db/maintenance", "check_mirrors"))
     return MirrorReport(*row) if row else MirrorReport(0, 0, 0, 0)

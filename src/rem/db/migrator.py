@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import asyncpg
@@ -43,6 +44,8 @@ _HEAVY_STATEMENT = re.compile(
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _FUNCTION_NAME = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)", re.MULTILINE)
+FIRST_EARLIER_MIGRATION = "0001_foundation"
+"""The first migration of the schemas before the first release, which had 26 of them."""
 CUSTOM_PREFIX = "custom:"
 """Name prefix of the migrations of custom types. They are stored in the database, not in this package."""
 
@@ -102,25 +105,34 @@ class _AppliedMigration:
 
 @cache
 def builtin_migrations() -> tuple[Migration, ...]:
-    """Return the migrations of this package in their order."""
-    folder = files("rem.db") / "migrations"
-    ups = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".up.sql"))
+    """Return the migrations of this package in their order: a folder, or a pair of files, for each."""
+    entries = sorted((files("rem.db") / "migrations").iterdir(), key=lambda entry: entry.name)
     return tuple(
-        Migration(
-            name.removesuffix(".up.sql"),
-            (folder / name).read_text(encoding="utf-8"),
-            (folder / name.replace(".up.sql", ".down.sql")).read_text(encoding="utf-8"),
-        )
-        for name in ups
+        _read_folder(entry) if entry.is_dir() else _read_pair(entry)
+        for entry in entries
+        if (entry.is_dir() and entry.name[0].isdigit()) or entry.name.endswith(".up.sql")
     )
+
+
+def _read_folder(folder: Traversable) -> Migration:
+    """Read a migration in several files, which run in the order of their names."""
+    scripts = {entry.name: entry.read_text(encoding="utf-8") for entry in folder.iterdir()}
+    down_script = scripts.pop("down.sql")
+    return Migration(folder.name, "\n".join(scripts[name] for name in sorted(scripts)), down_script)
+
+
+def _read_pair(up_file: Traversable) -> Migration:
+    name = up_file.name.removesuffix(".up.sql")
+    down_file = files("rem.db") / "migrations" / f"{name}.down.sql"
+    return Migration(name, up_file.read_text(encoding="utf-8"), down_file.read_text(encoding="utf-8"))
 
 
 @cache
 def _load_functions_script() -> str:
-    folder = files("rem.db") / "functions"
-    return "\n".join(
-        (folder / name).read_text(encoding="utf-8") for name in sorted(entry.name for entry in folder.iterdir())
-    )
+    """Return the SQL functions of all features, which lie in `{feature}/functions/`."""
+    folders = [feature / "functions" for feature in files("rem").iterdir() if (feature / "functions").is_dir()]
+    scripts = sorted((script for folder in folders for script in folder.iterdir()), key=lambda script: script.name)
+    return "\n".join(script.read_text(encoding="utf-8") for script in scripts)
 
 
 class Migrator:
@@ -178,7 +190,7 @@ class Migrator:
             for migration in selected:
                 await self._run(migration.name, migration.up_script)
                 await self._connection.execute(
-                    query("migrations", "record"), migration.name, migration.checksum, migration.down_script
+                    query("db/migrations", "record"), migration.name, migration.checksum, migration.down_script
                 )
             await self._divide_tables(partitions)
             await self._install_functions(refresh=bool(selected))
@@ -200,7 +212,7 @@ class Migrator:
             await self._drop_functions()
             for row in newest_first:
                 await self._run(row.name, row.down_script)
-                await self._connection.execute(query("migrations", "delete"), row.name)
+                await self._connection.execute(query("db/migrations", "delete"), row.name)
             if all(status.state == "applied" for status in await self.status()):
                 await self._install_functions(refresh=True)
             return [row.name for row in newest_first]
@@ -208,12 +220,12 @@ class Migrator:
     async def set_kv_logged(self, logged: bool) -> None:
         """Write kv_store to the write-ahead log (replicas need it), or not (faster)."""
         mode = "LOGGED" if logged else "UNLOGGED"
-        for (table,) in await self._connection.fetch(query("migrations", "kv_tables"), "u" if logged else "p"):
+        for (table,) in await self._connection.fetch(query("db/migrations", "kv_tables"), "u" if logged else "p"):
             await self._connection.execute(fill("ALTER TABLE {table} SET {mode}", table=table, mode=mode))
 
     async def _lock_and_prepare(self) -> None:
-        await self._connection.execute(query("migrations", "lock"))
-        await self._connection.execute(query("migrations", "bookkeeping"))
+        await self._connection.execute(query("db/migrations", "lock"))
+        await self._connection.execute(query("db/migrations", "bookkeeping"))
         await self._connection.execute(f"SET LOCAL search_path = {self._search_path}")
         await self._connection.execute(fill("SET LOCAL lock_timeout = {limit}", limit=str(LOCK_TIMEOUT_MS)))
 
@@ -226,14 +238,14 @@ class Migrator:
             raise MigrationError(f"The migration {name} failed, and nothing was changed: {error}") from error
 
     async def _fetch_applied(self) -> list[_AppliedMigration]:
-        if not await self._connection.fetchval(query("migrations", "has_bookkeeping")):
+        if not await self._connection.fetchval(query("db/migrations", "has_bookkeeping")):
             return []
-        return [_AppliedMigration(*row) for row in await self._connection.fetch(query("migrations", "applied"))]
+        return [_AppliedMigration(*row) for row in await self._connection.fetch(query("db/migrations", "applied"))]
 
     async def _fetch_functions_checksum(self) -> str | None:
-        if not await self._connection.fetchval(query("migrations", "has_bookkeeping")):
+        if not await self._connection.fetchval(query("db/migrations", "has_bookkeeping")):
             return None
-        value: str | None = await self._connection.fetchval(query("migrations", "functions_checksum"))
+        value: str | None = await self._connection.fetchval(query("db/migrations", "functions_checksum"))
         return value
 
     async def _install_functions(self, refresh: bool) -> None:
@@ -245,14 +257,14 @@ class Migrator:
         if installed != current:
             await self._drop_functions()
             await self._connection.execute(_load_functions_script())
-            await self._connection.execute(query("migrations", "record_functions"), current)
+            await self._connection.execute(query("db/migrations", "record_functions"), current)
         await self._connection.execute("SELECT rem.rem_refresh_entity_types()")
         if installed is not None and not await self._connection.fetchval("SELECT rem.rem_kv_store_is_complete()"):
             # A migration has changed the keys of rows.
             await self._connection.execute("SELECT rem.rem_rebuild_kv_store()")
         if installed is None:
             # Without the triggers, nothing kept the mirrors exact.
-            await self._connection.execute(query("migrations", "rebuild"))
+            await self._connection.execute(query("db/migrations", "rebuild"))
             await self._connection.execute("SELECT rem.rem_enqueue_all_rows()")
 
     async def _drop_functions(self) -> None:
@@ -261,9 +273,9 @@ class Migrator:
         await self._connection.execute("SELECT rem.rem_drop_mirrors()")
         names = _FUNCTION_NAME.findall(_load_functions_script())
         # All in one statement: the drop of a function drops those that call it, too, and their own drop would fail.
-        if signatures := await self._connection.fetchval(query("migrations", "functions_by_name"), names):
+        if signatures := await self._connection.fetchval(query("db/migrations", "functions_by_name"), names):
             await self._connection.execute(fill("DROP FUNCTION {signatures} CASCADE", signatures=signatures))
-        await self._connection.execute(query("migrations", "delete_functions"))
+        await self._connection.execute(query("db/migrations", "delete_functions"))
 
 
 async def change_schema(
@@ -283,7 +295,7 @@ async def change_schema(
             async with connection.transaction():
                 return await change()
         except BUSY_ERRORS as error:
-            holders = await connection.fetchval(query("migrations", "oldest_transactions"))
+            holders = await connection.fetchval(query("db/migrations", "oldest_transactions"))
             if time.monotonic() >= deadline or connection.is_in_transaction():
                 raise MigrationError(
                     f"Other sessions hold tables that the migration changes, and nothing was changed ({error}). Their "
@@ -314,6 +326,12 @@ def _compare(migration: Migration, applied: _AppliedMigration | None) -> Migrati
 
 def _refuse_incompatible(statuses: list[MigrationStatus]) -> None:
     unknown = [status.name for status in statuses if status.state == "unknown"]
+    if FIRST_EARLIER_MIGRATION in unknown:
+        raise MigrationError(
+            "A version of REM from before the first release made this database. This version does not read it, and has "
+            "changed nothing. Set REM_HOME to a new folder, or POSTGRES__CONNECTION_STRING to an empty database. To "
+            "take the memory along, write it with `rem db dump` of the earlier version, and read it with `rem db load`."
+        )
     if unknown:
         raise MigrationError(
             f"The database has migrations that this REM does not know ({', '.join(unknown)}): "

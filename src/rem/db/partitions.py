@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 MIN_PARTITIONS = 2
 MAX_PARTITIONS = 256
 LARGE_TABLES = (
-    *("resources", "moments", "messages", "documents", "ontologies"),
+    *("resources", "moments", "messages", "documents", "ontologies", "records"),
     *("passages", "term_counts", "kv_store", "edges"),
     *("statements", "statement_sources", "dream_progress"),
 )
@@ -27,7 +27,7 @@ LOCKS_PER_RELATION = 3.2
 
 async def count_partitions(connection: Connection) -> int:
     """Return the number of partitions of each large table; 0 if they are not divided."""
-    count: int = await connection.fetchval(query("partitions", "partition_count"))
+    count: int = await connection.fetchval(query("db/partitions", "partition_count"))
     return count
 
 
@@ -51,18 +51,18 @@ async def partition_tables(connection: Connection, partitions: int) -> None:
 
     Raise ConflictError if one of them has rows, and InvalidInputError if the server allows too few locks.
     """
-    tables = [row[0] for row in await connection.fetch(query("partitions", "plain_tables"), list(LARGE_TABLES))]
+    tables = [row[0] for row in await connection.fetch(query("db/partitions", "plain_tables"), list(LARGE_TABLES))]
     if not tables:
         return
     names = [f"rem.{identifier(table)}" for table in tables]
-    await connection.execute(fill(query("partitions", "lock_tables"), tables=", ".join(names)))
+    await connection.execute(fill(query("db/partitions", "lock_tables"), tables=", ".join(names)))
     await _refuse_rows(connection, tables)
     await _check_locks(connection, names, partitions)
-    await connection.execute(query("partitions", "create_schema"))
-    foreign_keys = await connection.fetch(query("partitions", "foreign_keys"), names)
+    await connection.execute(query("db/partitions", "create_schema"))
+    foreign_keys = await connection.fetch(query("db/partitions", "foreign_keys"), names)
     # All definitions are read before the first table is dropped.
     replacements = [
-        await connection.fetchval(query("partitions", "table_statements"), name, partitions) for name in names
+        await connection.fetchval(query("db/partitions", "table_statements"), name, partitions) for name in names
     ]
     for statement in (
         *(foreign_key["drop"] for foreign_key in foreign_keys),
@@ -77,7 +77,7 @@ async def _refuse_rows(connection: Connection, tables: list[str]) -> None:
         table
         for table in tables
         if table != REBUILT_TABLE
-        and await connection.fetchval(fill(query("partitions", "has_rows"), table=f"rem.{identifier(table)}"))
+        and await connection.fetchval(fill(query("db/partitions", "has_rows"), table=f"rem.{identifier(table)}"))
     ]
     if filled:
         raise ConflictError(
@@ -87,9 +87,9 @@ async def _refuse_rows(connection: Connection, tables: list[str]) -> None:
 
 async def _check_locks(connection: Connection, names: list[str], partitions: int) -> None:
     """Raise InvalidInputError if the server cannot lock all partitions and their indexes at once, as a restore does."""
-    relations = partitions * await connection.fetchval(query("partitions", "relation_count"), names)
+    relations = partitions * await connection.fetchval(query("db/partitions", "relation_count"), names)
     needed = LOCKS_OF_THE_REST + int(LOCKS_PER_RELATION * relations)
-    max_locks, processes = await connection.fetchrow(query("partitions", "lock_limits")) or (needed, 1)
+    max_locks, processes = await connection.fetchrow(query("db/partitions", "lock_limits")) or (needed, 1)
     if needed > max_locks:
         raise InvalidInputError(
             f"{partitions} partitions need {needed:,} locks, and this server allows {max_locks:,}: set "

@@ -82,12 +82,12 @@ class UnpreparedConnection(asyncpg.Connection):
 
 async def set_role_defaults(connection: Connection, info: ServerInfo) -> None:
     """Give each new connection of this role the settings that a pooler does not pass on."""
-    await connection.execute(fill(query("migrations", "role_defaults"), search_path=info.search_path))
+    await connection.execute(fill(query("db/migrations", "role_defaults"), search_path=info.search_path))
 
 
 async def require_role_defaults(connection: Connection, info: ServerInfo) -> None:
     """Raise SettingsError if a connection of the pooler does not find the schema of REM and of the extensions."""
-    if not await connection.fetchval(query("migrations", "has_schemas"), info.schemas):
+    if not await connection.fetchval(query("db/migrations", "has_schemas"), info.schemas):
         raise SettingsError(
             "The connections of the connection pooler lack the search_path of REM: run `rem db migrate` with "
             "POSTGRES__DIRECT_CONNECTION_STRING of the same role, then RECONNECT in the pooler's console."
@@ -96,7 +96,7 @@ async def require_role_defaults(connection: Connection, info: ServerInfo) -> Non
 
 async def refuse_encryption(connection: Connection, settings: EncryptionSettings) -> None:
     """Raise SettingsError if texts are or shall be encrypted: the key of their words is a setting of a connection."""
-    if settings.enabled or await connection.fetchval(query("installation", "index_key")) is not None:
+    if settings.enabled or await connection.fetchval(query("db/installation", "index_key")) is not None:
         raise SettingsError(
             "Encrypted texts need connections with a key, which a connection pooler in transaction mode would give to "
             "others: set POSTGRES__CONNECTION_STRING to the address of the server itself, and remove "

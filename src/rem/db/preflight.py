@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 MIN_POSTGRES_VERSION = 150000
 MIN_PGVECTOR_VERSION = (0, 8)
-_SCHEMA_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*\Z")
+_SCHEMA_NAME = re.compile(r"\A[A-Za-z_][A-Za-z0-9_$]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class ServerInfo:
     is_replica: bool
     may_create: bool
     has_schema: bool
+    is_restoring: bool
+    """Whether a restore runs, or was killed before its end."""
     may_use_schema: bool
     vector: Extension
     pg_trgm: Extension
@@ -59,7 +61,7 @@ class ServerInfo:
 
 async def read_server_info(connection: Connection) -> ServerInfo:
     """Read the properties of the server, in one round trip."""
-    row = dict(await connection.fetchrow(query("preflight", "server_info")) or {})
+    row = dict(await connection.fetchrow(query("db/preflight", "server_info")) or {})
     extensions: dict[str, Any] = orjson.loads(row.pop("extensions") or "{}")
     return ServerInfo(
         **row,
@@ -70,7 +72,7 @@ async def read_server_info(connection: Connection) -> ServerInfo:
 
 async def list_text_search_languages(connection: Connection) -> list[str]:
     """Return the names that SEARCH__LANGUAGE may have on this server."""
-    return [row["name"] for row in await connection.fetch(query("preflight", "text_search_languages"))]
+    return [row["name"] for row in await connection.fetch(query("db/preflight", "text_search_languages"))]
 
 
 def find_unmet_requirements(info: ServerInfo) -> list[str]:
@@ -86,6 +88,10 @@ def find_unmet_requirements(info: ServerInfo) -> list[str]:
         unmet.append(
             "The database's locale cannot lower-case letters beyond ASCII: create one with a UTF-8 locale "
             "(LOCALE_PROVIDER builtin LOCALE 'C.UTF-8' TEMPLATE template0 on PostgreSQL 17 or newer)."
+        )
+    if info.is_restoring:
+        unmet.append(
+            "A restore into this database runs or was interrupted: wait for its end, or run `rem db restore` again."
         )
     if not info.has_schema and info.is_replica:
         unmet.append("The server is a replica without REM's schema: connect to the primary and run `rem db migrate`.")

@@ -142,7 +142,7 @@ class Replica:
         try:
             replica_id = await self._watch("system_identifier")
             async with self._primary() as connection:
-                primary_id = await connection.fetchval(query("replica", "system_identifier"))
+                primary_id = await connection.fetchval(query("db/replica", "system_identifier"))
         except (RemError, *DRIVER_ERRORS) as error:
             raise ReplicaUnusableError(str(error) or type(error).__name__) from error
         if primary_id != replica_id:
@@ -157,7 +157,7 @@ class Replica:
 
     async def _fetch_primary_position(self) -> int:
         async with self._primary() as connection:
-            return int(await connection.fetchval(query("replica", "committed_position")))
+            return int(await connection.fetchval(query("db/replica", "committed_position")))
 
     async def _fetch_replica_position(self) -> int:
         return int(await self._watch("replayed_position"))
@@ -168,7 +168,7 @@ class Replica:
             async with asyncio.timeout(MAX_ANSWER_SECONDS):
                 if self._watcher is None:
                     self._watcher = await self._connect()
-                return await self._watcher.fetchval(query("replica", name))
+                return await self._watcher.fetchval(query("db/replica", name))
         except (asyncio.CancelledError, *DRIVER_ERRORS):
             self._drop_watcher()
             raise

@@ -167,7 +167,7 @@ class Repository(Generic[T]):
             groups[entity.fields_to_write, entity.revision is not None].append(index)
         written: dict[int, WrittenRow] = {}
         async with self._executor.connection() as connection, connection.transaction():
-            await connection.execute(query("repository", "lock_batches"), scope.tenant_id, scope.user_id)
+            await connection.execute(query("db/repository", "lock_batches"), scope.tenant_id, scope.user_id)
             for indexes in groups.values():
                 with _renumber_row_errors(indexes):
                     rows = await self._write_group(connection, scope, [batch[index] for index in indexes])
@@ -278,7 +278,7 @@ class Repository(Generic[T]):
             yield
             return
         async with connection.transaction():
-            await connection.execute(query("repository", "lock_batches"), scope.tenant_id, scope.user_id)
+            await connection.execute(query("db/repository", "lock_batches"), scope.tenant_id, scope.user_id)
             yield
 
     async def _find_target_ids(self, connection: Connection, scope: Scope, entities: Sequence[T]) -> list[UUID]:
@@ -359,7 +359,9 @@ class Repository(Generic[T]):
             ("edges", "tenant_id, src_id, dst_key"),
         ):
             name = f"rem.{identifier(table)}"
-            if inserted and await connection.fetchval(query("repository", "has_outgrown_statistics"), name, inserted):
+            if inserted and await connection.fetchval(
+                query("db/repository", "has_outgrown_statistics"), name, inserted
+            ):
                 await connection.execute(fill("ANALYZE (SKIP_LOCKED) {table} ({columns})", table=name, columns=columns))
 
     def _encode(self, index: int, entity: T, plan: WritePlan) -> tuple[Any, ...]:
@@ -398,7 +400,7 @@ class Repository(Generic[T]):
                 encoded[column.position] = column.mask(used, value, column.name)
 
     def _statement(self, name: str, **parts: str) -> str:
-        return fill(query("repository", name), table=f"rem.{identifier(self._table.name)}", **parts)
+        return fill(query("db/repository", name), table=f"rem.{identifier(self._table.name)}", **parts)
 
     def _to_entity(self, record: dict[str, Any] | None, entity_id: UUID) -> T:
         if record is None:

@@ -111,7 +111,7 @@ async def _rotate_column(database: Database, sealer: Sealer, column: SealedColum
 
         async def change(after: tuple[str, UUID] = last) -> list[Any]:
             async with database.transaction() as inside, inside.connection() as connection:
-                await connection.execute(query("encryption", "allow_rotation"))
+                await connection.execute(query("db/rotation", "allow_rotation"))
                 rows = await connection.fetch(_statement("next_rows", column), *after, wanted, BATCH_ROWS)
                 for row in rows:
                     value = column.seal(sealer, row)
@@ -131,10 +131,10 @@ async def _finish(database: Database, sealer: Sealer) -> None:
     async with database.transaction() as inside, inside.connection() as connection:
         stored = await _fetch_secret(connection)
         if not sealer.is_sealing:
-            await connection.execute(query("installation", "clear_index_key"))
+            await connection.execute(query("db/installation", "clear_index_key"))
             await connection.execute("SELECT rem.rem_enqueue_all_rows()")
         elif (match := TOKEN.fullmatch(stored)) is not None:
-            await connection.execute(query("installation", "replace_index_key"), stored, reseal(sealer.keys, match))
+            await connection.execute(query("db/installation", "replace_index_key"), stored, reseal(sealer.keys, match))
 
 
 async def _fetch_secret(connection: Connection) -> str:
@@ -144,7 +144,7 @@ async def _fetch_secret(connection: Connection) -> str:
 
 def _statement(name: str, column: SealedColumn) -> str:
     return fill(
-        query("encryption", name),
+        query("db/rotation", name),
         table=column.table,
         value=column.value,
         columns=column.columns,

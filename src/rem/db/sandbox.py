@@ -6,12 +6,12 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 from loguru import logger
@@ -20,7 +20,7 @@ from rem.context import Scope
 from rem.db.driver_errors import DRIVER_ERRORS, to_rem_error
 from rem.db.fair_slots import FairSlots, Slot
 from rem.db.sandbox_backends import end_backend, limit_backend
-from rem.db.sandbox_errors import is_stale_access_error, to_select_error, to_timeout_error
+from rem.db.sandbox_errors import is_stale_access_error, to_select_error, to_timeout_error, to_unknown_table_error
 from rem.db.sql import query
 from rem.errors import (
     DatabaseUnavailableError,
@@ -46,7 +46,6 @@ MAX_QUEUE_SECONDS = 30.0
 MAX_END_WAIT_SECONDS = 3.0
 """Maximum wait for the end of a backend that has overrun, before its user gets the error."""
 MAX_CHARS_PARSED_AT_ONCE = 100_000
-MAX_CHARS_CHECKED_AT_ONCE = 1000
 _INT64 = 2**63
 
 
@@ -58,19 +57,6 @@ class SelectResult:
     is_cut_off: bool
     """True if there are more rows than the limits allow."""
     milliseconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class ReadableSchema:
-    """The tables and functions that a SELECT may use."""
-
-    tables: Mapping[str, tuple[str, ...]]
-    """The columns of each table."""
-    functions: frozenset[str]
-
-
-StatementCheck: TypeAlias = Callable[[str, ReadableSchema], None]
-"""Raises an error for an unsupported statement, with a clearer message than that of the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +86,12 @@ class _Access:
 class SqlSandbox:
     """Runs SELECT statements on a separate small pool, which the first statement opens."""
 
-    def __init__(self, database: Database, settings: Settings, check: StatementCheck | None) -> None:
-        """Use `check` (`rem.query.verbs.sql_guard.check_select`) before each statement. Tests pass None."""
+    def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._postgres = settings.postgres
         self._settings = settings.sql
-        self._check = check
         self._lock = asyncio.Lock()
-        self._long_check = asyncio.Lock()
         self._access: _Access | None = None
-        self._readable: ReadableSchema | None = None
         self._retired: list[asyncio.Task[None]] = []
         self._slots = FairSlots(settings.sql.pool_max_size)
         self._endings: set[asyncio.Task[bool]] = set()
@@ -150,18 +132,17 @@ class SqlSandbox:
         await asyncio.gather(*self._retired)
 
     async def find_security_gaps(self) -> list[str]:
-        """Return the rights that only the statement check restricts. Raise an error if no SELECT can run."""
+        """Return the rights that the server leaves open to the role. Raise an error if no SELECT can run."""
         await self.select(Scope(), "SELECT 1")
         access = await self._get_access()
         async with self._database.connection() as connection:
-            gaps = await connection.fetch(query("sandbox", "security_gaps"), access.credentials.role_name)
+            gaps = await connection.fetch(query("db/sandbox", "security_gaps"), access.credentials.role_name)
         return [gap for (gap,) in gaps]
 
     async def _run(self, access: _Access, scope: Scope, statement: str, rows: int) -> list[str | None]:
         """Run a statement when it is the turn of its user."""
         turn = _Turn(await self._slots.acquire((scope.tenant_id, scope.user_id), MAX_QUEUE_SECONDS))
         try:
-            await self._check_statement(statement)
             async with _lease(access.pool) as connection:
                 return await self._fetch(turn, connection, access, (scope, statement, rows))
         except QueryLimitError:
@@ -184,9 +165,11 @@ class SqlSandbox:
         transaction = connection.transaction(readonly=True)
         await _begin(transaction)
         try:
-            started_at = await connection.fetchval(query("sandbox", "transaction_start"))
+            started_at = await connection.fetchval(query("db/sandbox", "transaction_start"))
             signed = access.credentials.sign(scope, pid, started_at)
-            lines = await connection.fetch(query("sandbox", "run"), signed, statement, rows, self._settings.max_bytes)
+            lines = await connection.fetch(
+                query("db/sandbox", "run"), signed, statement, rows, self._settings.max_bytes
+            )
         except (TimeoutError, asyncio.CancelledError) as error:
             # The server has not noticed its timeout, or nobody waits for the result: it would not answer a rollback.
             connection.terminate()
@@ -194,6 +177,8 @@ class SqlSandbox:
             if isinstance(error, TimeoutError):
                 raise _OverrunError from error
             raise
+        except asyncpg.UndefinedTableError as error:
+            raise to_unknown_table_error(error, await self._list_tables()) from error
         except asyncpg.PostgresError as error:
             if is_stale_access_error(error):
                 raise _StaleAccessError(to_select_error(error, seconds)) from error
@@ -204,39 +189,16 @@ class SqlSandbox:
                 await transaction.rollback()
         return [line for (line,) in lines]
 
+    async def _list_tables(self) -> list[str]:
+        async with self._database.connection() as connection:
+            return [name for (name,) in await connection.fetch(query("db/sandbox", "tables"))]
+
     def _start_ending(self, access: _Access, pid: int) -> asyncio.Task[bool]:
         """End a backend in the background, however long that takes."""
         ending = asyncio.create_task(end_backend(self._database, access.credentials.login, pid))
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
         return ending
-
-    async def _check_statement(self, statement: str) -> None:
-        if self._check is None:
-            return
-        if self._readable is None:
-            async with self._database.connection() as connection:
-                functions = await connection.fetch(query("sandbox", "functions"))
-                tables = await _read_tables(connection)
-            self._readable = ReadableSchema(tables, frozenset(name for (name,) in functions))
-        try:
-            await self._apply(self._check, statement, self._readable)
-        except InvalidInputError:
-            async with self._database.connection() as connection:
-                tables = await _read_tables(connection)
-            if tables == self._readable.tables:
-                raise
-            # The statement may use a type that was registered since the schema was read.
-            self._readable = ReadableSchema(tables, self._readable.functions)
-            await self._apply(self._check, statement, self._readable)
-
-    async def _apply(self, check: StatementCheck, statement: str, readable: ReadableSchema) -> None:
-        if len(statement) < MAX_CHARS_CHECKED_AT_ONCE:
-            check(statement, readable)
-            return
-        # One at a time: the event loop competes with each thread for the interpreter.
-        async with self._long_check:
-            await asyncio.to_thread(check, statement, readable)
 
     async def _get_access(self) -> _Access:
         if self._access is None:
@@ -263,8 +225,8 @@ class SqlSandbox:
         async with self._database.connection() as connection:
             credentials = await self._read_credentials(connection)
             await self._refuse_unsafe(connection, credentials.role_name)
-            if self._database.is_embedded and not await connection.fetchval(query("sandbox", "is_catalog_closed")):
-                await connection.execute(query("sandbox", "close_catalog"))
+            if self._database.is_embedded and not await connection.fetchval(query("db/sandbox", "is_catalog_closed")):
+                await connection.execute(query("db/sandbox", "close_catalog"))
 
         async def connect(*_args: Any, **kwargs: Any) -> asyncpg.Connection[asyncpg.Record]:
             return await self._connect(credentials, **kwargs)
@@ -286,7 +248,7 @@ class SqlSandbox:
             role_name = await self._use_role(connection, login)
         else:
             try:
-                row = await connection.fetchrow(query("sandbox", "login"))
+                row = await connection.fetchrow(query("db/sandbox", "login"))
             except (asyncpg.InsufficientPrivilegeError, asyncpg.ReadOnlySQLTransactionError) as error:
                 raise await self._explain_missing_role(connection, error) from error
             except asyncpg.UndefinedFunctionError as error:
@@ -294,7 +256,7 @@ class SqlSandbox:
             assert row is not None  # noqa: S101  # the function returns one row
             role_name = row["role_name"]
             login = {"user": role_name, "password": row["role_password"]}
-        keys = await connection.fetchrow(query("sandbox", "keys"))
+        keys = await connection.fetchrow(query("db/sandbox", "keys"))
         assert keys is not None  # noqa: S101  # a migration inserted it
         return _Credentials(role_name, login, keys["inner_key"], keys["outer_key"])
 
@@ -307,11 +269,11 @@ class SqlSandbox:
             await connection_of_role.close()
         await self._refuse_unsafe(connection, role_name)
         if not self._database.server_info.is_replica:
-            await connection.execute(query("sandbox", "use_role"), role_name)
+            await connection.execute(query("db/sandbox", "use_role"), role_name)
         return role_name
 
     async def _refuse_unsafe(self, connection: Connection, role_name: str) -> None:
-        unsafe_rights = [right for (right,) in await connection.fetch(query("sandbox", "unsafe_rights"), role_name)]
+        unsafe_rights = [right for (right,) in await connection.fetch(query("db/sandbox", "unsafe_rights"), role_name)]
         if unsafe_rights:
             raise DatabaseUnsupportedError(
                 f"The role {role_name} must not run SELECT statements of users: {'; '.join(unsafe_rights)}. Revoke "
@@ -325,7 +287,7 @@ class SqlSandbox:
             return DatabaseUnsupportedError(
                 "The SQL verb has no login role yet, and a replica cannot create one: run `rem doctor` on the primary."
             )
-        role_name = await connection.fetchval(query("sandbox", "role_name"))
+        role_name = await connection.fetchval(query("db/sandbox", "role_name"))
         return DatabaseUnsupportedError(
             f"The role {self._database.server_info.role_name} may not create the login role of the SQL verb ({error}). "
             "As an "
@@ -448,11 +410,6 @@ async def _release(pool: asyncpg.Pool[asyncpg.Record], connection: Any) -> None:
     except DRIVER_ERRORS:
         # The connection is broken. The pool drops it and opens another.
         connection.terminate()
-
-
-async def _read_tables(connection: Connection) -> dict[str, tuple[str, ...]]:
-    rows = await connection.fetch(query("sandbox", "tables"))
-    return {row["table_name"]: tuple(row["columns"]) for row in rows}
 
 
 def _check_text(statement: str) -> None:

@@ -64,10 +64,10 @@ async def _terminate(connection: Connection, pid: int) -> bool:
     """Ask the server to end a backend, and wait for that. A function that ignores interrupts ends it late."""
     # Without the right to end it, the cancel request of the driver still ends the statement.
     with contextlib.suppress(asyncpg.InsufficientPrivilegeError):
-        await connection.execute(query("sandbox", "terminate_backend"), pid)
+        await connection.execute(query("db/sandbox", "terminate_backend"), pid)
     deadline = time.monotonic() + MAX_END_SECONDS
     while time.monotonic() < deadline:
-        if not await connection.fetchval(query("sandbox", "is_backend_running"), pid):
+        if not await connection.fetchval(query("db/sandbox", "is_backend_running"), pid):
             return True
         await asyncio.sleep(POLL_SECONDS)
     return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import asyncpg
 
 from rem.db.driver_errors import to_rem_error
@@ -63,6 +65,11 @@ def to_select_error(error: Exception, seconds: float) -> RemError:
     if isinstance(error, asyncpg.PostgresConnectionError):
         return to_rem_error(error)
     return InvalidInputError(f"PostgreSQL cannot run this: {message}.{_hint(error)}")
+
+
+def to_unknown_table_error(error: asyncpg.UndefinedTableError, tables: Sequence[str]) -> QuerySyntaxError:
+    """Return the error for a table that does not exist, with those that a SELECT may read."""
+    return _to_syntax_error(error, f"{error.args[0]}: the tables are {', '.join(tables)}")
 
 
 def _to_syntax_error(error: asyncpg.PostgresError, message: str) -> QuerySyntaxError:

@@ -12,8 +12,8 @@ _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}\Z")
 
 @cache
 def query(file: str, name: str) -> str:
-    """Return the block `name` of `queries/{file}.sql`."""
-    text = (files("rem.db") / "queries" / f"{file}.sql").read_text(encoding="utf-8")
+    """Return the block `name` of `{file}.sql`, a path below the package such as "sessions/sessions"."""
+    text = files("rem").joinpath(f"{file}.sql").read_text(encoding="utf-8")
     return parse_blocks(text)[name]
 
 

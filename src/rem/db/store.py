@@ -110,10 +110,10 @@ class Store:
         tenant_id, user_id = self._scope.tenant_id, self._scope.user_id
         if len(keys) == 1:
             # The common case, one key with one small row, needs only this simpler statement.
-            exact = await connection.fetch(query("lookup", "exact"), tenant_id, user_id, keys[0], table)
+            exact = await connection.fetch(query("db/lookup", "exact"), tenant_id, user_id, keys[0], table)
             if len(exact) == 1 and exact[0]["record"] is not None:
                 return [Match(keys[0], exact[0]["entity_type"], orjson.loads(exact[0]["record"]))]
-        rows = await connection.fetch(query("lookup", "lookup"), tenant_id, user_id, keys, table)
+        rows = await connection.fetch(query("db/lookup", "lookup"), tenant_id, user_id, keys, table)
         matches: list[tuple[int, str, dict[str, Any]]] = [row["match"] for row in rows]
         return [Match(keys[position - 1], entity_type, record) for position, entity_type, record in matches]
 
@@ -177,13 +177,13 @@ class Store:
     async def normalize_key(self, label: str) -> str:
         """Return the key of a label. Only the database implements the normalisation."""
         async with self._executor.connection() as connection:
-            return str(await connection.fetchval(query("lookup", "key"), label))
+            return str(await connection.fetchval(query("db/lookup", "key"), label))
 
     async def list_dangling_edges(self, limit: int = 100) -> Sequence[DanglingEdge]:
         """Return own edges whose target does not exist (yet)."""
         parameters = (self._scope.tenant_id, self._scope.user_id, limit)
         rows = await self._executor.read(
-            lambda connection: connection.fetch(query("lookup", "dangling_edges"), *parameters)
+            lambda connection: connection.fetch(query("db/lookup", "dangling_edges"), *parameters)
         )
         return [DanglingEdge(*row) for row in rows]
 
@@ -192,7 +192,7 @@ class Store:
         async with self._executor.connection() as connection:
             return int(
                 await connection.fetchval(
-                    query("lookup", "count_dangling_edges"), self._scope.tenant_id, self._scope.user_id
+                    query("db/lookup", "count_dangling_edges"), self._scope.tenant_id, self._scope.user_id
                 )
             )
 

@@ -64,7 +64,7 @@ async def read_endpoint(connection: Connection) -> Endpoint:
     """Return what a connection leads to."""
     # A pooler may send the two steps of a statement to two connections, of which each has statements of others.
     async with connection.transaction():
-        statement = await connection.prepare(query("preflight", "identity"), name=f"rem_{uuid4().hex}")
+        statement = await connection.prepare(query("db/preflight", "identity"), name=f"rem_{uuid4().hex}")
         row = await statement.fetchrow()
     assert row is not None  # noqa: S101  # one row, always
     # A pooler greets its clients with a number of its own, because it does not know yet which process will serve them.
@@ -101,15 +101,15 @@ def may_choose_standby(settings: PostgresSettings) -> bool:
 async def measure_lag(primary: Connection, standby: Connection) -> ReplicaLag:
     """Measure how long a standby takes to replay everything that its primary has committed by now."""
     clock = asyncio.get_running_loop().time
-    wanted = int(await primary.fetchval(query("replica", "committed_position")))
+    wanted = int(await primary.fetchval(query("db/replica", "committed_position")))
     started = clock()
     while True:
-        missing = wanted - int(await standby.fetchval(query("replica", "replayed_position")))
+        missing = wanted - int(await standby.fetchval(query("db/replica", "replayed_position")))
         elapsed = clock() - started
         if missing <= 0 or elapsed > MAX_CATCH_UP_SECONDS:
             break
         await asyncio.sleep(POLL_SECONDS)
-    state = await standby.fetchrow(query("preflight", "standby"))
+    state = await standby.fetchrow(query("db/preflight", "standby"))
     assert state is not None  # noqa: S101  # one row, always
     seconds = elapsed if missing <= 0 else None
     return ReplicaLag(seconds, max(missing, 0), state["is_paused"], state["sends_feedback"])

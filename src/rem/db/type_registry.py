@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -39,6 +40,15 @@ _PYTHON_TYPES: dict[str, Any] = {
 _KEY_EXPRESSION = re.compile(r'rem\.rem_key\("?(\w+)"?\)\Z')
 
 
+class UnknownTableError(InvalidInputError):
+    """There is no such table."""
+
+    def __init__(self, table: str, known: Collection[str]) -> None:
+        self.nearest = next(iter(difflib.get_close_matches(table, known, n=1)), None)
+        hint = f"Did you mean {self.nearest!r}?" if self.nearest else "Register your own type with `rem db register`."
+        super().__init__(f"There is no table {table!r}. {hint} The tables: {', '.join(sorted(known))}.")
+
+
 @dataclass(slots=True)
 class TypeRegistry:
     """The class of each table. A type that another program registered gets a class built from its columns."""
@@ -57,7 +67,7 @@ class TypeRegistry:
 
     async def refresh(self, connection: Connection) -> None:
         """Add the types that were registered in the database since the last call."""
-        for name, natural_key in await connection.fetch(query("custom_types", "entity_types")):
+        for name, natural_key in await connection.fetch(query("db/custom_types", "entity_types")):
             if name not in self.models:
                 self.models[name] = await _create_model(connection, name, natural_key)
 
@@ -65,9 +75,7 @@ class TypeRegistry:
         """Return the class of a table. Raise InvalidInputError if there is no such table."""
         if table in self.models:
             return self.models[table]
-        similar = difflib.get_close_matches(table, self.models, n=1)
-        hint = f"Did you mean {similar[0]!r}?" if similar else "Register your own type with `rem db register`."
-        raise InvalidInputError(f"There is no table {table!r}. {hint} The tables: {', '.join(sorted(self.models))}.")
+        raise UnknownTableError(table, self.models)
 
     def require_registered(self, model: type[Entity]) -> None:
         """Raise InvalidInputError if the class is not registered in this database."""
@@ -86,7 +94,7 @@ class TypeRegistry:
         async with database.unpooled_connection() as connection:
 
             async def change() -> TypePlan:
-                await connection.execute(query("migrations", "lock"))
+                await connection.execute(query("db/migrations", "lock"))
                 plan = await plan_type_migration(connection, model)
                 if plan.migration:
                     await Migrator(connection, database.server_info.search_path).migrate([plan.migration])
@@ -100,7 +108,9 @@ class TypeRegistry:
 async def _create_model(connection: Connection, table: str, natural_key: str) -> type[Entity]:
     """Build an entity class from the columns of a table."""
     fields: dict[str, Any] = {}
-    for name, sql_type, nullable, default_expression in await connection.fetch(query("custom_types", "columns"), table):
+    for name, sql_type, nullable, default_expression in await connection.fetch(
+        query("db/custom_types", "columns"), table
+    ):
         if name not in Entity.model_fields:
             annotation = _PYTHON_TYPES.get(sql_type, Any)
             annotation = annotation | None if nullable else annotation

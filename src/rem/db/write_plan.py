@@ -30,16 +30,6 @@ class PrivateColumn:
     is_identity: bool
     """E-mail addresses and phone numbers stay in it, because they identify something."""
 
-    @classmethod
-    def for_text(cls, name: str) -> PrivateColumn:
-        """Return a column with a text that identifies nothing, of a table that has no write plan."""
-        return cls(0, name, _mask_text, False)
-
-    @property
-    def is_label(self) -> bool:
-        """Return True if the column is the name of the row, which is refused instead of masked."""
-        return self.mask is _check_label
-
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
@@ -82,7 +72,7 @@ def build_write_plan(
     name = f"rem.{identifier(table.name)}"
     owner = {f"owner_of_{alias}": owner_condition(alias, is_shared) for alias in ("r", "by_id", "by_key")}
     upsert = fill(
-        query("repository", "upsert"),
+        query("db/repository", "upsert"),
         table=name,
         key=table.entity_type.key_expression,
         selection=", ".join(
@@ -103,24 +93,34 @@ def build_write_plan(
         tuple((position, column.encode) for position, column in enumerate(columns) if column.encode),
         tuple(find_private_columns(table.entity_type.key_fields[0], columns)),
         tuple(staged),
-        fill(query("repository", "staging_table"), typed_columns=", ".join(typed)),
+        fill(query("db/repository", "staging_table"), typed_columns=", ".join(typed)),
         fill(
             upsert,
             materialized="MATERIALIZED",
             source=fill(
-                query("repository", "json_source"),
+                query("db/repository", "json_source"),
                 typed_columns=", ".join(typed),
                 columns=", ".join(identifier(column) for column in staged),
             ),
         ),
-        fill(upsert, materialized="NOT MATERIALIZED", source=query("repository", "staged_source")),
+        fill(upsert, materialized="NOT MATERIALIZED", source=query("db/repository", "staged_source")),
     )
 
 
 _TECHNICAL_COLUMNS = frozenset(
     {
         *("origin", "sources", "checksum", "mime_type", "role", "kind", "model", "mode", "tool_call_id", "moment_type"),
-        *("version", "email", "tier", "activity_level", "processing_status", "status", "risk_level", "embedding_model"),
+        *(
+            "source_table",
+            "version",
+            "email",
+            "tier",
+            "activity_level",
+            "processing_status",
+            "status",
+            "risk_level",
+            "embedding_model",
+        ),
         *("owner_user_id", "shared_with_user_id", "decided_by", "trace_id", "span_id"),
     }
 )

@@ -70,15 +70,15 @@ async def test_backend_ends_inside_of_a_function_that_ignores_the_timeout(rem: R
     started_at, connection_count = await read_start(rem), await count_backends(rem)
     start = time.monotonic()
     with pytest.raises(QueryLimitError, match=r"took longer than 0\.3 s and was stopped"):
-        await rem.query(DEAF_STATEMENTS[name], user="alice")
+        await rem.for_user("alice").query(DEAF_STATEMENTS[name])
     assert time.monotonic() - start < 15
     assert await count_backends(rem) == connection_count == 0
     assert await read_start(rem) == started_at, "the whole server was restarted"
-    assert (await rem.query("SELECT 1 AS n", user="alice")).results == [{"n": 1}]
+    assert (await rem.for_user("alice").query("SELECT 1 AS n")).rows == [{"n": 1}]
 
 
 async def test_backend_ends_when_its_caller_leaves(rem: Rem) -> None:
-    asking = asyncio.create_task(rem.query(DEAF_STATEMENTS["overlap of arrays"], user="alice"))
+    asking = asyncio.create_task(rem.for_user("alice").query(DEAF_STATEMENTS["overlap of arrays"]))
     assert await comes_to(rem, 1)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -91,7 +91,7 @@ async def test_backend_ends_when_its_caller_leaves(rem: Rem) -> None:
 async def test_memory_of_a_query_is_bounded_by_the_system(rem: Rem, name: str) -> None:
     started_at = await read_start(rem)
     with pytest.raises(QueryLimitError, match=r"needs more memory than its limit|took longer"):
-        await rem.query(HUNGRY_STATEMENTS[name], user="alice")
+        await rem.for_user("alice").query(HUNGRY_STATEMENTS[name])
     assert await read_start(rem) == started_at
     async with rem.database.connection() as connection:
         pids = await connection.fetch("SELECT pid FROM pg_stat_activity WHERE application_name = 'rem sql'")
@@ -103,10 +103,10 @@ async def test_memory_of_a_query_is_bounded_by_the_system(rem: Rem, name: str) -
 
 async def test_slow_queries_of_one_user_do_not_delay_another(rem: Rem) -> None:
     slow = "SELECT count(*) FROM generate_series(1, 1000000000)"
-    asked = [asyncio.create_task(rem.query(slow, user="alice")) for _ in range(50)]
+    asked = [asyncio.create_task(rem.for_user("alice").query(slow)) for _ in range(50)]
     assert await comes_to(rem, 2)
     start = time.monotonic()
-    assert (await rem.query("SELECT 1 AS n", user="bob")).results == [{"n": 1}]
+    assert (await rem.for_user("bob").query("SELECT 1 AS n")).rows == [{"n": 1}]
     assert time.monotonic() - start < 2
     for task in asked:
         task.cancel()
@@ -143,9 +143,9 @@ async def test_read_ends_although_its_backend_does_not_answer(own_home: Path) ->
         backend.suspend()
         try:
             with pytest.raises(QueryTimeoutError, match=r"took longer than 0\.3 s and was stopped"):
-                await rem.query("LOOKUP nothing")
+                await rem.for_user().query("LOOKUP nothing")
             # The stuck connection is given up, so this is another one.
-            assert (await rem.query("LOOKUP nothing")).count == 0
+            assert (await rem.for_user().query("LOOKUP nothing")).count == 0
         finally:
             backend.resume()
 

@@ -51,8 +51,8 @@ async def test_erasing_a_user_empties_the_log(server: EmbeddedServer, home: Path
     with server.log_file.open("a") as log:
         log.write(f"Failing row contains ({SECRET})")
     async with Rem.open(Settings(rem_home=home)) as rem:
-        await rem.store("alice@example.com").upsert(Resource(name="Note", content=SECRET))
-        await rem.erase_user("alice@example.com")
+        await rem.for_user("alice@example.com").store.upsert(Resource(name="Note", content=SECRET))
+        await rem.for_user("alice@example.com").erase_user()
     assert SECRET not in server.log_file.read_text()
     assert not older.exists()
     server.stop()

@@ -16,7 +16,6 @@ from rem.db.sandbox import SelectResult, SqlSandbox
 from rem.db.store import Store
 from rem.errors import RemError
 from rem.models import Document, Edge, Message, Resource, Session, User
-from rem.query.verbs.sql_guard import check_select
 from rem.settings import Settings, SqlSettings
 
 SECRET = "pineapple"
@@ -25,9 +24,9 @@ TIMEOUT = 0.25
 ALICE = Scope("default", "alice")
 BOB = Scope("default", "bob")
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
-Protection: TypeAlias = Literal["check, catalogue open", "no check, catalogue closed", "no check, catalogue open"]
-PROTECTIONS: list[Protection] = ["check, catalogue open", "no check, catalogue closed", "no check, catalogue open"]
-"""An external server; the embedded server without the check; an external server without the check."""
+Protection: TypeAlias = Literal["catalogue closed", "catalogue open"]
+PROTECTIONS: list[Protection] = ["catalogue closed", "catalogue open"]
+"""The embedded server; an external server whose superuser has not closed the catalogue."""
 
 
 @dataclass(slots=True)
@@ -69,12 +68,12 @@ async def remember(store: Store, text: str) -> None:
 @pytest.fixture
 async def memories(rem: Rem) -> None:
     """Store "apple" for Alice and her tenant. Store SECRET for all others, and in deleted and expired rows."""
-    alice = rem.store("alice")
+    alice = rem.for_user("alice").store
     await remember(alice, "apple")
-    await remember(rem.store(), "apple")
-    await remember(rem.store("bob"), SECRET)
-    await remember(rem.store("alice", tenant="other"), SECRET)
-    await remember(rem.store(tenant="other"), SECRET)
+    await remember(rem.for_user().store, "apple")
+    await remember(rem.for_user("bob").store, SECRET)
+    await remember(rem.for_user("alice", tenant="other").store, SECRET)
+    await remember(rem.for_user(tenant="other").store, SECRET)
     edges = [Edge(dst=f"{SECRET}-gone")]
     gone = await alice.upsert(Resource(name=f"deleted {SECRET}", content=SECRET, graph_edges=edges))
     await alice.delete(gone)
@@ -82,10 +81,10 @@ async def memories(rem: Rem) -> None:
     await alice.upsert(Resource(name=f"expired {SECRET}", content=SECRET, expires_at=expired_at, graph_edges=edges))
 
 
-def sandbox_on(rem: Rem, settings: Settings, *, check: bool = True, **limits: Any) -> SqlSandbox:
+def sandbox_on(rem: Rem, settings: Settings, **limits: Any) -> SqlSandbox:
     """Return a sandbox with the given limits."""
     settings = settings.model_copy(update={"sql": SqlSettings.model_validate(limits)})
-    return SqlSandbox(rem.database, settings, check_select if check else None)
+    return SqlSandbox(rem.database, settings)
 
 
 @pytest.fixture
@@ -122,7 +121,7 @@ async def mallory(
     """Return a client of Alice as an attacker, with some of the protections."""
     if "closed" in protection:
         await sql.execute("SELECT rem.rem_sql_close_catalog()")
-    sandbox = sandbox_on(rem, settings, check="no check" not in protection, timeout_seconds=TIMEOUT, max_rows=100)
+    sandbox = sandbox_on(rem, settings, timeout_seconds=TIMEOUT, max_rows=100)
     await sandbox.select(ALICE, "SELECT 1")
     yield Client(sandbox, ALICE)
     await sandbox.close()

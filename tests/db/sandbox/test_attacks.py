@@ -160,7 +160,7 @@ REFUSED_BY_CHECK_OR_CATALOGUE = {
     "behind DISTINCT ON": "SELECT DISTINCT ON (name) translate(name, name, content) FROM resources",
     "like a part of a WITH": "SELECT 1, translate(name, name, content) AS x FROM resources",
 }
-"""On an open server every role may do this. Only the check refuses it, and it must do no harm."""
+"""On an open server every role may do this. It must do no harm."""
 
 HARMLESS = {
     "all rows": "SELECT * FROM resources",
@@ -255,7 +255,7 @@ async def test_attack_cannot_write_or_read_other_rows_or_exceed_the_timeout(
             assert time.perf_counter() - started < _MAX_SECONDS
             assert SECRET not in answer.replace(statement, "").replace(repr(statement)[1:-1], "")
             assert await _state(sql) == before
-            if "(refused)" in name or ("(nuisance)" in name and protection != "no check, catalogue open"):
+            if "(refused)" in name or ("(nuisance)" in name and protection != "catalogue open"):
                 assert not ran, answer[:500]
     assert notifications == []
     assert await mallory.select("SELECT name FROM resources ORDER BY name") == [
@@ -264,7 +264,7 @@ async def test_attack_cannot_write_or_read_other_rows_or_exceed_the_timeout(
     ]
 
 
-@pytest.mark.parametrize("protection", ["no check, catalogue open"], indirect=True)
+@pytest.mark.parametrize("protection", ["catalogue open"], indirect=True)
 async def test_query_leaves_no_state_for_the_next(mallory: Client) -> None:
     setting = "SELECT set_config('statement_timeout', '0', false), set_config('search_path', 'pg_catalog', false)"
     for _ in range(3):
@@ -277,7 +277,7 @@ async def test_query_leaves_no_state_for_the_next(mallory: Client) -> None:
         assert time.perf_counter() - started < _MAX_SECONDS
 
 
-@pytest.mark.parametrize("protection", ["no check, catalogue open"], indirect=True)
+@pytest.mark.parametrize("protection", ["catalogue open"], indirect=True)
 async def test_activity_hides_queries_and_signatures_of_others(
     mallory: Client,
 ) -> None:
@@ -297,18 +297,18 @@ async def test_activity_hides_queries_and_signatures_of_others(
     assert "bob" not in str(seen)
 
 
-@pytest.mark.parametrize("protection", ["no check, catalogue open"], indirect=True)
+@pytest.mark.parametrize("protection", ["catalogue open"], indirect=True)
 async def test_killed_connection_is_replaced(mallory: Client) -> None:
     with pytest.raises(DatabaseUnavailableError):
         await mallory.select("SELECT pg_terminate_backend(pg_backend_pid())")
     assert len(await mallory.select("SELECT * FROM resources")) == 2
 
 
-@pytest.mark.parametrize("protection", ["no check, catalogue open"], indirect=True)
+@pytest.mark.parametrize("protection", ["catalogue open"], indirect=True)
 async def test_planner_statistics_do_not_leak_values_of_others(rem: Rem, mallory: Client, sql: Connection) -> None:
     """PostgreSQL stores the most common values of a column. Operators must not see them before the policy."""
     for n in range(30):
-        await rem.store("bob").upsert(Resource(name=f"b{n}", content=SECRET, category=SECRET))
+        await rem.for_user("bob").store.upsert(Resource(name=f"b{n}", content=SECRET, category=SECRET))
     await sql.execute("ANALYZE resources")
     assert await sql.fetchval(
         "SELECT most_common_vals::text FROM pg_stats WHERE (tablename, attname) = ('resources', 'content')"
@@ -351,7 +351,7 @@ async def test_concurrent_queries_of_two_users_never_mix(rem: Rem, settings: Set
 async def test_cancelled_query_ends_and_its_connection_serves_the_next(
     rem: Rem, settings: Settings, memories: None, sql: Connection
 ) -> None:
-    sandbox = sandbox_on(rem, settings, check=False, pool_max_size=1)
+    sandbox = sandbox_on(rem, settings, pool_max_size=1)
     running = asyncio.create_task(sandbox.select(ALICE, "SELECT pg_sleep(60)"))
     await asyncio.sleep(0.3)
     running.cancel()
@@ -366,10 +366,10 @@ async def test_cancelled_query_ends_and_its_connection_serves_the_next(
 
 
 async def test_waiting_queries_do_not_block_other_verbs(rem: Rem, settings: Settings, memories: None) -> None:
-    sandbox = sandbox_on(rem, settings, check=False, timeout_seconds=1.0)
+    sandbox = sandbox_on(rem, settings, timeout_seconds=1.0)
     waiting = [asyncio.create_task(sandbox.select(ALICE, "SELECT pg_sleep(0.5)")) for _ in range(8)]
     await asyncio.sleep(0.2)
-    assert await rem.store("alice").lookup("alice-apple")
+    assert await rem.for_user("alice").store.lookup("alice-apple")
     assert not all(task.done() for task in waiting)
     assert len(await asyncio.gather(*waiting)) == 8
     await sandbox.close()

@@ -45,7 +45,7 @@ IMMEDIATE_SHUTDOWN = signal.SIGQUIT if sys.platform != "win32" else signal.SIGTE
 """Ends all processes at once. Committed data is kept, too: the next start reads it from the WAL."""
 FAST_SHUTDOWN_SECONDS = 15.0
 """Time that a fast shutdown gets before an immediate one."""
-ORPHANS_MESSAGE = re.compile(r"pre-existing shared memory block|lock file \".*\" already exists")
+ORPHANS_MESSAGE = re.compile(r"pre-existing shared memory block|lock file \"[^\"]*\" already exists")
 PID_FILE_STATES = {"starting": ServerState.STARTING, "stopping": ServerState.STOPPING}
 SERVER_OPTIONS = {
     "listen_addresses": "",

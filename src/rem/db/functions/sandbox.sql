@@ -253,8 +253,7 @@ CREATE OR REPLACE FUNCTION rem_sql_security_gaps(of_role text) RETURNS SETOF tex
 $$;
 
 -- Revoke from PUBLIC, in this database, everything that a query does not need: functions that are not in rem_sql_functions(),
--- the catalogue, and temporary tables. REM's own role keeps all rights. REM calls it on the embedded server. A second call
--- revokes what an earlier version of REM still allowed. Return the number of revoked rights.
+-- the catalogue, and temporary tables. REM's own role keeps all rights. REM calls it on the embedded server. Return the number of revoked rights.
 CREATE OR REPLACE FUNCTION rem_sql_close_catalog() RETURNS integer LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   owner text := (SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'rem');

@@ -1,2 +1,0 @@
-DROP TABLE edges, kv_store;
-DROP FUNCTION rem_index_embeddings(integer);

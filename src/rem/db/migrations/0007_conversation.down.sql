@@ -1,3 +1,0 @@
-DROP TABLE session_counters;
-DROP TABLE session_summaries;
-DROP INDEX messages_important;

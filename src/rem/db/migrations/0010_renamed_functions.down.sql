@@ -1,2 +1,0 @@
--- Nothing to undo: an earlier version of REM creates its functions itself. The driver needs a statement.
-SELECT 1;

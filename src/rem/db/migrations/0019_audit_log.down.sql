@@ -1,2 +1,0 @@
-DROP TABLE audit_log;
-DROP FUNCTION rem_audit_log_guard();

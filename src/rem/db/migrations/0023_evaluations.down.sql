@@ -1,1 +1,0 @@
-DROP TABLE eval_scores, eval_cases, eval_runs;

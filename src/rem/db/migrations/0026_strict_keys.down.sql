@@ -1,1 +1,0 @@
-ALTER FUNCTION rem_keys_of(jsonb) CALLED ON NULL INPUT;
