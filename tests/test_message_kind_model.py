@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from bench.quality.week.data import read_week
 
-from rem.evals.week.data import read_week
 from rem.message_kind_model import MAX_WORDS, estimate_kind
 from rem.message_kinds import classify_message, is_reminder
 from rem.models.message import MessageKind

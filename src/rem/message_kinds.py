@@ -9,7 +9,7 @@ language model is needed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 
 from rem.message_kind_model import estimate_kind
@@ -28,12 +28,10 @@ _CLOSING_SIGNS = "".join(map(chr, range(9, 14))) + " \"'”’)]!?？"
 """What may stand between a question mark and the end of a sentence, and other question marks."""
 _QUESTION_PARTICLE = re.compile(r"(?:か|吗)[。．]?\Z")
 _QUERY = re.compile(r"(?:REM\s+)?(?:LOOKUP|FUZZY|SEARCH|TRAVERSE|SQL|SELECT|WITH)\s|/[a-z]+\b")
-_QUOTED_TEXT = re.compile(r"(?:\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|```.*```)\s*(.*)", re.DOTALL)
-_CLAUSE_END = re.compile(r"[,;:]\s+|\s+[-–—]\s+")
+_QUOTED_TEXT = re.compile(r"\A(?:\"[^\"]+\"|“[^”]+”|„[^“”]+[“”]|«[^»]+»|```.*```)\s*(.*)", re.DOTALL)
+_CLAUSE_END = re.compile(r"[,;:]\s+|(?<!\s)\s+[-–—]\s+")
 _WORDLIKE = re.compile(r"\w")
 _WORD = re.compile(r"[^\W\d_]+")
-_DIGIT = re.compile(r"\d")
-_VALUE_SIGN = re.compile(r"\w\s*(?::\s|->|→|=)\s*\w")
 _PERSON_PRONOUN = re.compile(r"\b(?:he|him|his|she|her|hers|they|them|their|theirs)\b")
 _KEYS_BESIDE = {
     "a": "qwsz",
@@ -55,12 +53,14 @@ MIN_SURE_PROBABILITY = 0.9
 MIN_QUESTION_PROBABILITY = 0.7
 """A statement that is taken for a question is not remembered, so the model must be sure: "did the dishes"."""
 _SUBJECT_FIRST = re.compile(
-    r"\s*(?:(?:i|we|he|she|they|it|there|this|that)(?:'?(?:m|ve|d|ll|re|s))?\b"
-    r"|when (?:i|we|he|she|they) (?:was|were)\b)",
+    r"\A(?:\s*(?:(?:i|we|he|she|they|it|there|this|that)(?:'?(?:m|ve|d|ll|re|s))?\b"
+    r"|when (?:i|we|he|she|they) (?:was|were)\b))",
     re.IGNORECASE,
 )
 """Nobody asks without a question mark in the order of a statement: "I'm learning how to sail"."""
-_ASKED_NAME = re.compile(r"(?:[Ii]s|[Aa]re|[Dd]oes|[Ww]ill) [A-Z][\w'-]+(?: [A-Z][\w'-]+)? [^\W\d_]+(?![^\n]*\.\s*\Z)")
+_match_asked_name = re.compile(
+    r"(?:[Ii]s|[Aa]re|[Dd]oes|[Ww]ill) [A-Z][\w'-]+(?: [A-Z][\w'-]+)? [^\W\d_]++(?![^\n]*\.\s*\Z)"
+).match
 """A question for yes or no about somebody: "is Lars married"."""
 MAX_REFERENCE_CHARS = 200
 """The subject of a message is named at its beginning."""
@@ -87,13 +87,6 @@ def get_kind(role: Role, text: str) -> MessageKind | None:
         case Role.ASSISTANT:
             return MessageKind.ANSWER
     return None
-
-
-def keep_statements(text: str) -> str:
-    """Return the statements of a message without its questions, commands and small talk; "" if it has none."""
-    if classify_message(text) is not MessageKind.STATEMENT:
-        return ""
-    return "\n".join(text[start:end].strip() for start, end in find_statement_spans(text))
 
 
 def find_statement_spans(text: str) -> Iterator[tuple[int, int]]:
@@ -126,40 +119,11 @@ def continues_earlier(text: str) -> bool:
     return all(word in FUNCTION_WORDS or _is_verb(word) for word in before)
 
 
-def list_requests(text: str) -> list[str]:
-    """Return the questions and commands of a message, in their order."""
-    requests = (MessageKind.QUESTION, MessageKind.COMMAND)
-    return [text[start:end].strip(" ,;:-–—") for kind, start, end in _classify_sentences(text) if kind in requests]
-
-
 def is_reminder(text: str) -> bool:
     """Return whether a message asks to be reminded of something, such as "Remind me to call Lone"."""
     head = text[:MAX_CLASSIFIED_CHARS].lower().replace("’", "'").lstrip()
     lead = _leads().match(head)
     return _reminders().match(head, lead.end() if lead else 0) is not None
-
-
-def is_topic(text: str) -> bool:
-    """Return whether a text is a mere topic or name, such as "database migration": a few words without a verb.
-
-    Somebody who asks a search engine writes so. As the answer to a question it is a statement.
-    """
-    if len(text) > MAX_CLASSIFIED_CHARS:
-        return False
-    words = split_words(text.replace("’", "'").replace("'", ""))
-    if len(words) > 1 and text.rstrip().endswith((".", "!", "。", "！")):
-        return False
-    if _VALUE_SIGN.search(text):
-        return False  # "wifi: pear42", "passport -> safe"
-    if _DIGIT.search(text) and (len(words) > 2 or _continuations().match(text.lower())):
-        return False  # "new bike lock, code 7720": nobody searches for a value that is not known yet
-    if len(words) > 2 and not _predicate_words().isdisjoint(words):
-        return False
-    if _verb_phrases().match(text.lower()):
-        return False
-    if words[:1] in (["my"], ["our"]):
-        words = words[1:]  # "my tax id"
-    return len(words) <= MAX_TOPIC_WORDS and not any(_is_verb(word) for word in words)
 
 
 def _is_verb(word: str) -> bool:
@@ -236,10 +200,10 @@ def _classify_sentence(sentence: str) -> Iterator[tuple[MessageKind, int, int]]:
     if note is not None:
         yield MessageKind.STATEMENT, note, end
         return
-    if _small_talk().match(folded, offset):
+    if _match_small_talk()(folded, offset):
         yield MessageKind.SMALL_TALK, offset, end
         return
-    if _commands().match(folded, start) or _reminders().match(folded, start):
+    if _match_command()(folded, start) or _reminders().match(folded, start):
         yield MessageKind.COMMAND, offset, end
         return
     if is_question:
@@ -248,7 +212,7 @@ def _classify_sentence(sentence: str) -> Iterator[tuple[MessageKind, int, int]]:
             yield MessageKind.STATEMENT, start, clause
         yield MessageKind.QUESTION, start if clause is None else clause, end
         return
-    is_asked = _begins_as_question(folded, start) or _ASKED_NAME.match(sentence, start) is not None
+    is_asked = _begins_as_question(folded, start) or _match_asked_name(sentence, start) is not None
     if is_asked or _asks_at_end(folded[start:end]):
         yield MessageKind.QUESTION, offset, end
     elif _is_courtesy(folded[start:end]):
@@ -259,11 +223,11 @@ def _classify_sentence(sentence: str) -> Iterator[tuple[MessageKind, int, int]]:
 
 def _begins_as_question(sentence: str, start: int) -> bool:
     """Return whether a sentence begins like a question, perhaps with a misspelt question word: "waht is my code"."""
-    if _questions().match(sentence, start):
+    if _match_question()(sentence, start):
         return True
     word = _WORD.match(sentence, start)
     meant = _misspelt_question_words().get(word.group(), ()) if word else ()
-    return any(_questions().match(f"{other}{sentence[word.end() :]}") for other in meant if word)
+    return any(_match_question()(f"{other}{sentence[word.end() :]}") for other in meant if word)
 
 
 def _ends_as_question(sentence: str) -> bool:
@@ -302,7 +266,7 @@ def _asks_at_end(sentence: str) -> bool:
         topic = topic[1:] if topic[:1] in (["my"], ["our"]) else topic
         if len(topic) > MAX_TOPIC_WORDS or any(_is_verb(word) for word in topic):
             return False
-        if topic and _closing_questions().fullmatch(sentence, boundary.end()):
+        if topic and _match_closing_question()(sentence, boundary.end()):
             return True
     return False
 
@@ -341,11 +305,6 @@ def _verb_words() -> frozenset[str]:
 
 
 @cache
-def _predicate_words() -> frozenset[str]:
-    return word_set("message_kinds.predicate_words")
-
-
-@cache
 def _references() -> re.Pattern[str]:
     return re.compile(alternatives("changes.references"))
 
@@ -356,18 +315,13 @@ def _continuations() -> re.Pattern[str]:
 
 
 @cache
-def _verb_phrases() -> re.Pattern[str]:
-    return re.compile(alternatives("message_kinds.verb_phrases"))
-
-
-@cache
 def _leads() -> re.Pattern[str]:
-    return re.compile(rf"(?:{alternatives('message_kinds.leads')}\b[\s,.!:-]*)+(?=\S)")
+    return re.compile(rf"(?>{alternatives('message_kinds.leads')}\b[\s,.!:-]*)+(?=\S)")
 
 
 @cache
-def _questions() -> re.Pattern[str]:
-    return re.compile(alternatives("message_kinds.questions"))
+def _match_question() -> Callable[..., re.Match[str] | None]:
+    return re.compile(alternatives("message_kinds.questions")).match
 
 
 @cache
@@ -388,8 +342,8 @@ def _misspelt_question_words() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def _closing_questions() -> re.Pattern[str]:
-    return re.compile(rf"{alternatives('message_kinds.closing_questions')}[\s.!…]*", re.DOTALL)
+def _match_closing_question() -> Callable[..., re.Match[str] | None]:
+    return re.compile(rf"{alternatives('message_kinds.closing_questions')}[\s.!…]*", re.DOTALL).fullmatch
 
 
 @cache
@@ -413,8 +367,8 @@ def _note_requests() -> re.Pattern[str]:
 
 
 @cache
-def _commands() -> re.Pattern[str]:
-    return re.compile(alternatives("message_kinds.commands"))
+def _match_command() -> Callable[..., re.Match[str] | None]:
+    return re.compile(alternatives("message_kinds.commands")).match
 
 
 @cache
@@ -423,7 +377,7 @@ def _reminders() -> re.Pattern[str]:
 
 
 @cache
-def _small_talk() -> re.Pattern[str]:
+def _match_small_talk() -> Callable[..., re.Match[str] | None]:
     courtesy = alternatives("message_kinds.small_talk")
     # Several of them one after the other: "cheers, speak later".
-    return re.compile(rf"{courtesy}(?:[\s.!?,)…]+{courtesy}){{0,3}}[\s.!?,)…]*\Z")
+    return re.compile(rf"{courtesy}(?:[\s.!?,)…]+{courtesy}){{0,3}}[\s.!?,)…]*\Z").match

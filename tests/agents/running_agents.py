@@ -21,11 +21,7 @@ async def agents_with(settings: Settings, model: ScriptedModel, **changes: Any) 
     llm = {"base_url": model.url, "default_model": "openai:scripted", "max_retries": 0, **changes.pop("llm", {})}
     changed = Settings.model_validate({**settings.model_dump(), "llm": llm, **changes})
     async with Rem.open(changed) as rem:
-        agents = Agents(rem, changed)
-        try:
-            yield agents
-        finally:
-            await agents.close()
+        yield rem.agents
 
 
 def make_request(text: str, session: UUID | None = None, **given: Any) -> AgentRequest:

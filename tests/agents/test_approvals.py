@@ -15,10 +15,10 @@ from rem.agents.chat import AgentAnswer, AgentRequest
 from rem.agents.service import Agents
 from rem.app import Rem
 from rem.context import AgentContext
-from rem.errors import ConflictError, InvalidAgentError, InvalidInputError, NotFoundError
+from rem.errors import ConflictError, InvalidAgentError, InvalidInputError, ModelRequiredError, NotFoundError
 from rem.events import ActionRequestEvent, AnyEvent, MetadataEvent, ToolCallEvent
-from rem.memory.card_answers import CardAnswer
 from rem.models import Approval, Message, Resource
+from rem.sessions.card_answers import CardAnswer
 from rem.settings import Settings
 from rem.tools.consent import Decision
 from tests.agents.running_agents import agents_with
@@ -63,7 +63,7 @@ async def say(agents: Agents, text: str, session: UUID, **given: Any) -> AgentAn
 async def pause(agents: Agents, rem: Rem, session: UUID | None = None) -> Approval:
     """Let the agent ask whether it may keep the flight."""
     await say(agents, "My flight is SK1425, keep that.", session or uuid4())
-    (approval,) = await rem.approvals("alice").find_pending()
+    (approval,) = await rem.for_user("alice").approvals.find_pending()
     return approval
 
 
@@ -76,7 +76,7 @@ async def events_of(stream: AnswerStream) -> list[AnyEvent]:
 
 
 async def notes(rem: Rem) -> list[str]:
-    return [note.content for note in await rem.store("alice").find(Resource)]
+    return [note.content for note in await rem.for_user("alice").store.find(Resource)]
 
 
 async def test_the_answer_ends_with_a_question_and_a_card(agents: Agents, rem: Rem, model: ScriptedModel) -> None:
@@ -85,11 +85,11 @@ async def test_the_answer_ends_with_a_question_and_a_card(agents: Agents, rem: R
         AgentRequest(context=of(session=session), text="My flight is SK1425, keep that.", agent="careful")
     )
     events = await events_of(stream)
-    (approval,) = await rem.approvals("alice").list()
+    (approval,) = await rem.for_user("alice").approvals.list()
     text = "".join(event.content for event in events if event.type == "text_delta")
     assert text.startswith("Let me keep that.\n\nI would like to call `remember`: Keep a statement of the user")
     assert "- text: My flight is SK1425." in text
-    assert f"Answer `yes` to do it, `no` to leave it. (`confirm {approval.code}` works as well.)" in text
+    assert f"Answer `yes` to do it, `no` to leave it. (`/approve {approval.code}` works in any session.)" in text
     (asked,) = [event.card for event in events if isinstance(event, ActionRequestEvent)]
     assert (asked.id, asked.timeout_ms) == (f"approval-{approval.id}", 300_000)
     assert [action.id for action in asked.list_actions()] == ["approve", "reject", "edit", "approve-edited"]
@@ -115,9 +115,9 @@ async def test_yes_lets_the_run_go_on_with_its_history(agents: Agents, rem: Rem,
     first, last = (request["messages"] for request in model.requests)
     assert last[: len(first)] == first
     assert [message["role"] for message in last[len(first) - 1 :]] == ["user", "assistant", "tool"]
-    done = await rem.approvals("alice").get(approval.id)
+    done = await rem.for_user("alice").approvals.get(approval.id)
     assert (done.status, done.decided_by, done.execution) == ("approved", "user in chat", "done")
-    stored = await rem.store("alice").find(Message, {"session_id": session}, order_by="message_index")
+    stored = await rem.for_user("alice").store.find(Message, {"session_id": session}, order_by="message_index")
     assert [row.role for row in stored] == ["user", "tool", "assistant", "user", "tool", "assistant"]
     # The question was answered: another yes is a message like any other.
     model.script = lambda _body: ["What?"]
@@ -147,7 +147,7 @@ async def test_approving_twice_runs_the_tool_once(agents: Agents, rem: Rem) -> N
 
     await asyncio.gather(*(decide() for _ in range(5)))
     assert await notes(rem) == ["My flight is SK1425."]
-    (stored,) = await rem.approvals("alice").list()
+    (stored,) = await rem.for_user("alice").approvals.list()
     assert (stored.status, stored.execution) == ("approved", "done")
     with pytest.raises(ConflictError, match="only once"):
         await agents.decide(stored, approve(), of())
@@ -172,7 +172,7 @@ async def test_the_user_edits_the_arguments(agents: Agents, rem: Rem) -> None:
     ):
         with pytest.raises(InvalidInputError, match=reason):
             await agents.decide(approval, approve(parameters=wrong), of())
-    assert (await rem.approvals("alice").get(approval.id)).status == "pending"
+    assert (await rem.for_user("alice").approvals.get(approval.id)).status == "pending"
     await (await agents.decide(approval, approve(parameters={"text": "My flight is SK1427."}), of())).collect()
     assert await notes(rem) == ["My flight is SK1427."]
 
@@ -208,7 +208,7 @@ async def test_a_late_yes_is_refused(
     await sql.execute("UPDATE rem.approvals SET decide_by = now() - interval '1 s'")
     model.script = lambda _body: ["What?"]
     assert (await say(agents, "yes", session)).text == "What?"
-    late = await say(agents, f"confirm {approval.code}", session)
+    late = await say(agents, f"/approve {approval.code}", session)
     assert late.text.startswith("Nothing was changed. Nothing waits")
     with pytest.raises(ConflictError, match="time to decide was over"):
         await agents.decide(approval, approve(), of())
@@ -259,8 +259,8 @@ async def test_a_called_agent_asks_and_goes_on_itself(agents: Agents, rem: Rem, 
     assert "Answer `yes` to do it" in answer.text
     # Nothing stands between the question and the user's yes.
     assert len(model.requests) == 2
-    assert answer.text.rstrip().endswith("works as well.)")
-    (approval,) = await rem.approvals("alice").find_pending()
+    assert answer.text.rstrip().endswith("works in any session.)")
+    (approval,) = await rem.for_user("alice").approvals.find_pending()
     assert approval.agent == "careful"
     assert (await say(agents, "yes", session)).text == "Kept."
     assert await notes(rem) == ["My flight is SK1425."]
@@ -271,7 +271,7 @@ async def test_runs_that_nobody_reads_do_not_ask(agents: Agents, rem: Rem, model
     assert delegate is not None
     await delegate("careful", "Keep the flight.", 60)
     assert "the user would not see the question" in str(model.requests[-1])
-    assert (await rem.approvals("alice").list(), await notes(rem)) == ([], [])
+    assert (await rem.for_user("alice").approvals.list(), await notes(rem)) == ([], [])
 
 
 async def test_a_model_cannot_forge_the_card(agents: Agents, rem: Rem, model: ScriptedModel) -> None:
@@ -293,22 +293,17 @@ async def test_forgetting_removes_a_waiting_run(
     agents: Agents, rem: Rem, model: ScriptedModel, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     approval = await pause(agents, rem)
-    await rem.remember("My sign is Leo.", user="alice")
-    request = await rem.changes("alice").request_forget("sign")
-    await rem.changes("alice").confirm(request.code, by="test")
-    assert (await rem.approvals("alice").get(approval.id)).status == "rejected"
+    await rem.for_user("alice").remember("My sign is Leo.")
+    request = await rem.for_user("alice").changes.request_forget("sign")
+    await rem.for_user("alice").changes.confirm(request.code, by="test")
+    assert (await rem.for_user("alice").approvals.get(approval.id)).status == "rejected"
     assert "SK1425" not in str(await sql.fetch("SELECT * FROM rem.approvals"))
     assert await sql.fetchval("SELECT count(*) FROM rem.approval_runs") == 0
 
 
-async def test_without_a_language_model(rem: Rem, settings: Settings) -> None:
-    agents = Agents(rem, settings)
-    try:
-        await agents.catalog.save(CAREFUL, of().scope)
-        session = uuid4()
-        asked = await say(agents, "Remember that my flight is SK1425.", session)
-        assert "- text: my flight is SK1425." in asked.text
-        assert (await say(agents, "yes", session)).text.startswith("Noted: “my flight is SK1425.”")
-        assert await notes(rem) == ["my flight is SK1425."]
-    finally:
-        await agents.close()
+async def test_without_a_language_model(rem: Rem) -> None:
+    agents = rem.agents
+    await agents.catalog.save(CAREFUL, of().scope)
+    with pytest.raises(ModelRequiredError, match="LLM__DEFAULT_MODEL"):
+        await say(agents, "Remember that my flight is SK1425.", uuid4())
+    assert await notes(rem) == []

@@ -204,7 +204,7 @@ async def test_only_own_agents_can_be_deleted(catalog: AgentCatalog, folder: Pat
 
 
 async def test_invalid_stored_definition_is_listed_with_its_error(catalog: AgentCatalog, rem: Rem) -> None:
-    await rem.store(ALICE).upsert(Schema(name="odd-one", spec={"description": "You."}))
+    await rem.for_user(ALICE).store.upsert(Schema(name="odd-one", spec={"description": "You."}))
     entry = (await catalog.list_entries(ALICE))[-1]
     assert (entry.name, entry.schema) == ("odd-one", None)
     assert entry.error == "The stored agent odd-one: json_schema_extra: is missing"

@@ -8,64 +8,44 @@ from rem.agents.decisions import Confirmation, parse_confirmation
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "confirmation"),
     [
-        "yes",
-        "Yes!",
-        "yes please",
-        "Yes, forget it.",
-        "ok, delete them",
-        "go ahead",
-        "Confirm",
-        "forget it",
-        "ja",
-        "はい",
+        ("yes", Confirmation(True)),
+        (" Yes! ", Confirmation(True)),
+        ("no", Confirmation(False)),
+        ("No.", Confirmation(False)),
+        ("/approve", Confirmation(True)),
+        ("/reject", Confirmation(False)),
+        ("/approve 4F2A9C", Confirmation(True, "4f2a9c")),
+        ("/reject 4f2a9c", Confirmation(False, "4f2a9c")),
+        ("/approve 1 3", Confirmation(True, numbers=(1, 3))),
+        ("/approve 4f2a9c 1, 2", Confirmation(True, "4f2a9c", (1, 2))),
+        ("/approve 123456", Confirmation(True, "123456")),
     ],
 )
-def test_yes(text: str) -> None:
-    assert parse_confirmation(text) == Confirmation(True)
-
-
-@pytest.mark.parametrize(
-    "text", ["no", "No, thanks", "cancel", "don't", "no, keep it", "Do not delete them.", "keep it"]
-)
-def test_no(text: str) -> None:
-    assert parse_confirmation(text) == Confirmation(False)
-
-
-@pytest.mark.parametrize(
-    ("text", "numbers"),
-    [
-        ("only 1 and 3", (1, 3)),
-        ("1, 3", (1, 3)),
-        ("just 2", (2,)),
-        ("yes, only 1, 2 and 4", (1, 2, 4)),
-        ("delete 2", (2,)),
-    ],
-)
-def test_numbers(text: str, numbers: tuple[int, ...]) -> None:
-    assert parse_confirmation(text) == Confirmation(True, numbers=numbers)
-
-
-def test_codes() -> None:
-    assert parse_confirmation("confirm 4f2a9c") == Confirmation(True, "4f2a9c")
-    assert parse_confirmation("`Confirm 4F2A9C`.") == Confirmation(True, "4f2a9c")
-    assert parse_confirmation("reject 4f2a9c") == Confirmation(False, "4f2a9c")
+def test_decision(text: str, confirmation: Confirmation) -> None:
+    assert parse_confirmation(text) == confirmation
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "",
+        "yes please",
         "Yes, and what is my code word?",
         "yes I live in Leeds",
-        "The note says: confirm 4f2a9c",
-        "confirm 4f2a",
+        "ok",
+        "go ahead",
+        "The note says: /approve 4f2a9c",
+        "/approve 4f2a",
+        "/reject 1 2",
+        "/approve everything",
+        "confirm 4f2a9c",
+        "only 1",
         "no idea",
-        "I have 3 dogs",
         "yes " * 100,
         "forget my code word",
     ],
 )
-def test_other_messages(text: str) -> None:
+def test_other_messages_decide_nothing(text: str) -> None:
     assert parse_confirmation(text) is None

@@ -9,9 +9,8 @@ import pytest
 from pydantic_ai import Agent, RunTimedOut, UsageLimits
 from pydantic_ai import exceptions as library
 
-from rem.agents.bounded_response import MAX_LINE_BYTES
 from rem.agents.model_errors import describe_model_error
-from rem.agents.model_registry import ModelRegistry
+from rem.agents.model_registry import MAX_LINE_BYTES, ModelRegistry
 from rem.errors import (
     ModelError,
     ModelNotFoundError,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from pydantic import SecretStr
 from pydantic_ai import Agent
@@ -10,6 +13,7 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from rem.agents.model_registry import ModelRegistry, list_models
 from rem.errors import (
     ModelNotFoundError,
+    ModelRequiredError,
 )
 from tests.agents.registries import API_KEY, make_registry, make_settings
 from tests.scripted_model import ScriptedModel
@@ -19,7 +23,8 @@ from tests.scripted_model import ScriptedModel
 def test_default_model_is_local_without_settings(name: str | None) -> None:
     resolved = make_registry().resolve(name)
     assert (resolved.name, resolved.is_local) == ("rem:local", True)
-    assert resolved.model.model_name == "rem:local"
+    with pytest.raises(ModelRequiredError):
+        assert resolved.model
 
 
 def test_rem_is_the_configured_model() -> None:
@@ -129,3 +134,35 @@ async def test_model_can_be_used_again_after_close(models: ModelRegistry) -> Non
     again = models.resolve("llama3").model
     assert again is not first
     assert (await Agent(again).run("Hi")).output == "Hello there"
+
+
+def test_library_of_a_provider_is_imported_in_a_thread() -> None:
+    # In a new process, which has not imported it yet.
+    done = subprocess.run([sys.executable, "-c", LOAD_MODEL], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "openai:gpt-4o True\n"), done.stderr
+
+
+LOAD_MODEL = """
+import asyncio, sys, threading
+
+from rem.agents.model_registry import ModelRegistry
+from rem.settings import Settings
+
+assert "openai" not in sys.modules
+threads = []
+
+class Watch:
+    def find_spec(self, name, *_arguments):
+        if name == "openai":
+            threads.append(threading.current_thread())
+
+sys.meta_path.insert(0, Watch())
+
+async def main():
+    models = ModelRegistry(Settings(llm={"openai_api_key": "none"}))
+    model = await models.load("openai:gpt-4o")
+    print(model.name, bool(threads) and threading.main_thread() not in threads)
+    await models.close()
+
+asyncio.run(main())
+"""

@@ -83,7 +83,7 @@ async def test_auto_finds_what_works_and_remembers_it(
             assert json.loads(answer.text) == {"city": "Aarhus"}
             assert len(model.requests) == first_requests + number
         assert perf_counter() - started < 10
-        stored = await rem.memory("alice").list_sessions()
+        stored = await rem.for_user("alice").sessions.list_sessions()
     assert len(stored) == 2
 
 

@@ -11,7 +11,7 @@ from rem.agents.catalog import load_built_in_agents
 from rem.agents.uri_pattern import matches_uri_pattern
 from rem.agents.yaml_parser import parse_agent, parse_agent_document
 from rem.errors import InvalidAgentError
-from rem.query.language.parser import parse_query
+from rem.query.parser import parse_query
 from rem.tools.registry import TOOLS
 from tests.agents.sample_agents import COMPLETE, minimal
 

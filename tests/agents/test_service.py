@@ -14,13 +14,13 @@ import pytest
 
 from rem.agents.answer_stream import MAX_REASONING_CHARS, AnswerStream, Transcript
 from rem.agents.chat import AgentRequest, ClientMessage
-from rem.agents.local.model import LOCAL_MODEL
+from rem.agents.model_registry import LOCAL_MODEL
 from rem.app import Rem
 from rem.context import AgentContext, Scope
-from rem.errors import InvalidInputError, ModelError, RunLimitError
+from rem.errors import InvalidInputError, ModelError, ModelRequiredError, RunLimitError
 from rem.events import ReasoningEvent, TextEvent
-from rem.memory.message import REASONING
 from rem.models import Message, Resource, User
+from rem.sessions.message import REASONING
 from rem.settings import Settings
 from tests.agents.running_agents import agents_with, make_request
 from tests.scripted_model import Call, Pause, Raw, ScriptedModel, Step, has_result, instructions, last_text
@@ -39,7 +39,7 @@ async def test_recall_adds_past_sessions_to_the_prompt_but_not_to_the_stored_mes
     assert "Albatross" in prompt
     assert prompt.endswith("USER QUESTION: What is the name of my sailing boat?")
     assert answer.session_id is not None
-    stored = await rem.memory("alice").load_session(UUID(answer.session_id))
+    stored = await rem.for_user("alice").sessions.load_session(UUID(answer.session_id))
     assert stored[0].content == "What is the name of my sailing boat?"
 
 
@@ -73,13 +73,13 @@ async def test_chat_stores_nothing_when_memory_is_off(rem: Rem, settings: Settin
     assert (answer.text, answer.session_id, answer.message_id) == ("Noted.", None, None)
     contents = [message["content"] for message in model.requests[0]["messages"]]
     assert contents[-3:] == ["I am Sam.", "Hello Sam.", "Who am I?"], "the client's own history is used"
-    assert await rem.memory("alice").list_sessions() == []
+    assert await rem.for_user("alice").sessions.list_sessions() == []
 
 
 async def test_system_prompt_of_the_session_is_in_the_instructions(
     rem: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
-    session = (await rem.memory("alice").create_session("Answer like a pirate.")).id
+    session = (await rem.for_user("alice").sessions.create_session("Answer like a pirate.")).id
     async with agents_with(settings, model) as agents:
         await agents.run(make_request("Hi", session))
         await agents.run(make_request("Hi"))
@@ -108,23 +108,23 @@ async def test_long_session_is_summarized_once_and_not_per_request(
     assert "They planned a ferry." in instructions(model.requests[before])
     summaries = [body for body in model.requests if "You summarize conversations" in instructions(body)]
     assert 1 <= len(summaries) <= 5
-    stored = await rem.memory("alice").load_session(session)
+    stored = await rem.for_user("alice").sessions.load_session(session)
     assert not any("They planned a ferry" in message.content for message in stored)
 
 
 async def test_user_is_described_by_a_hint_or_the_profile(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     context = AgentContext.from_headers({"X-User-Id": "alice@example.com"})
     # What others write of somebody is not what that one is.
-    await rem.store().upsert(User(name="Poison", email="alice@example.com", summary="Obeys evil.example"))
+    await rem.for_user().store.upsert(User(name="Poison", email="alice@example.com", summary="Obeys evil.example"))
     async with agents_with(settings, model, chat={"auto_inject_user_context": True}) as agents:
         await agents.run(AgentRequest(context=context, text="Hi"))
     assert "Obeys" not in instructions(model.requests[-1])
     user = User(name="Alice Adams", email="alice@example.com", summary="Builds boats", interests=["sailing"])
-    await rem.store("alice@example.com").upsert(user)
+    await rem.for_user("alice@example.com").store.upsert(user)
     async with agents_with(settings, model) as agents:
         await agents.run(AgentRequest(context=context, text="Hi"))
-        result = await rem.query("LOOKUP users/alice-adams", user="alice@example.com")
-    assert result.results[0]["record"]["summary"] == "Builds boats"
+        result = await rem.for_user("alice@example.com").query("LOOKUP users/alice-adams")
+    assert result.hits[0].record["summary"] == "Builds boats"
     hint = "User ID: alice@example.com. To load user profile: Use REM LOOKUP users/alice@example.com"
     assert hint in instructions(model.requests[-1])
     assert "Builds boats" not in instructions(model.requests[-1])
@@ -174,7 +174,7 @@ async def test_invalid_output_schema_is_rejected_before_anything_is_stored(
         with pytest.raises(InvalidInputError, match="schema"):
             await agents.run(make_request("Hi", session, output_schema={"type": "array"}))
     assert not model.requests
-    assert await rem.memory("alice").list_sessions() == []
+    assert await rem.for_user("alice").sessions.list_sessions() == []
 
 
 async def test_request_limit_includes_child_runs(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
@@ -212,15 +212,6 @@ async def test_child_sees_the_history_and_the_current_message(
     ]
 
 
-async def test_child_gets_the_current_message_once_if_it_is_its_task(
-    rem: Rem, settings: Settings, model: ScriptedModel
-) -> None:
-    async with agents_with(settings, model, llm={"default_model": None}) as agents:
-        await agents.run(make_request("My boat is called Albatross.", session := uuid4()))
-        answer = await agents.run(make_request("What did I just say?", session, agent="orchestrator"))
-    assert "Before this you said: “My boat is called Albatross.”" in answer.text
-
-
 async def test_instructions_have_the_date_but_no_time(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
     async with agents_with(settings, model) as agents:
         await agents.run(make_request("Hi", instructions="Be brief."))
@@ -240,14 +231,14 @@ required: [answer]
 json_schema_extra: {kind: agent, name: default-agent, version: "1.0.0", tools: [{name: search}, {name: action}]}
 """
     model.script = lambda body: ["Done."] if has_result(body) else [Call("search", {"query": "when do we launch?"})]
-    await rem.store("alice").upsert(Resource(name="Launch plan", content="We launch in May."))
+    await rem.for_user("alice").store.upsert(Resource(name="Launch plan", content="We launch in May."))
     async with agents_with(settings, model) as agents:
         await agents.catalog.save(definition, AgentContext(user_id="alice").scope)
         answer = await agents.run(make_request("When do we launch?", agent="default-agent"))
-        local = await agents.run(make_request("When do we launch?", agent="default-agent", model=LOCAL_MODEL))
+        with pytest.raises(ModelRequiredError):
+            await agents.run(make_request("When do we launch?", agent="default-agent", model=LOCAL_MODEL))
     (call,) = answer.tool_calls
     assert (call["name"], call["result"]["results"][0]["text"]) == ("search", "We launch in May.")
-    assert "1. `launch-plan` (note, today): We launch in May." in local.text
 
 
 async def test_answer_is_stopped_after_its_time_limit(rem: Rem, settings: Settings, model: ScriptedModel) -> None:
@@ -257,7 +248,7 @@ async def test_answer_is_stopped_after_its_time_limit(rem: Rem, settings: Settin
         events = [event async for event in stream.events()]
     assert [event.code for event in events if event.type == "error"] == ["model_timeout"]
     assert stream.session_id is not None
-    stored = await rem.memory("alice").load_session(UUID(stream.session_id))
+    stored = await rem.for_user("alice").sessions.load_session(UUID(stream.session_id))
     assert stored[-1].content.startswith("word word")
 
 
@@ -279,7 +270,7 @@ async def test_request_without_memory_stores_nothing(rem: Rem, settings: Setting
     async with agents_with(settings, model) as agents:
         answer = await agents.run(make_request("Hi", is_remembered=False))
     assert answer.session_id is None
-    assert await rem.memory("alice").list_sessions() == []
+    assert await rem.for_user("alice").sessions.list_sessions() == []
 
 
 async def test_answer_is_stored_if_client_leaves_during_storing(
@@ -302,7 +293,7 @@ async def test_answer_is_stored_if_client_leaves_during_storing(
             await asyncio.sleep(0.3)
             listening.cancel()
             await asyncio.wait([listening])
-    stored = await rem.memory("alice").load_session(session)
+    stored = await rem.for_user("alice").sessions.load_session(session)
     assert [message.content for message in stored] == ["Hi", "Noted."]
 
 
@@ -329,7 +320,7 @@ async def test_answer_that_cannot_be_stored_is_still_sent(rem: Rem, settings: Se
     session = uuid4()
     async with agents_with(settings, model) as agents:
         stream = await agents.start(make_request("Hi", session))
-        await rem.memory("alice").delete_session(session)
+        await rem.for_user("alice").sessions.delete_session(session)
         events = [event async for event in stream.events()]
     assert "".join(event.content for event in events if event.type == "text_delta") == "Noted."
     assert [event.flags for event in events if event.type == "metadata"] == [["not_remembered"]]
@@ -349,7 +340,7 @@ async def test_session_of_an_evaluation_stays_out_of_memory(
     assert await sql.fetchval("SELECT count(*) FROM messages") == 4
     assert await sql.fetchval("SELECT metadata ->> 'is_eval' FROM sessions") == "true"
     for query in ('SEARCH "Zephyr"', 'SEARCH "Noted"', 'SEARCH "Lisbon" FROM sessions', 'SEARCH "Marta" MODE text'):
-        assert (await rem.query(query, user="alice")).count == 0, query
+        assert (await rem.for_user("alice").query(query)).count == 0, query
     await rem.dreamer().dream(Scope(user_id="alice"))
     for table in ("moments", "ontologies", "statements", "passages"):
         assert await sql.fetchval(f"SELECT count(*) FROM {table}") == 0, table
@@ -358,7 +349,7 @@ async def test_session_of_an_evaluation_stays_out_of_memory(
 async def test_stored_answer_has_reasoning_and_the_keys_of_results_without_their_texts(
     rem: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
-    await rem.store("alice").upsert(Resource(name="Boat", content="The boat is called Albatross."))
+    await rem.for_user("alice").store.upsert(Resource(name="Boat", content="The boat is called Albatross."))
     call = Call("search_rem", {"query": 'LOOKUP "boat"'})
     thought = Raw(
         b'data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,'
@@ -369,7 +360,7 @@ async def test_stored_answer_has_reasoning_and_the_keys_of_results_without_their
     async with agents_with(settings, model) as agents:
         await agents.run(make_request("What is my boat called?", session))
         await agents.run(make_request("Thanks.", session))
-    messages = sorted(await rem.store("alice").find(Message), key=lambda message: message.message_index)
+    messages = sorted(await rem.for_user("alice").store.find(Message), key=lambda message: message.message_index)
     reasoning, searched = messages[1:3]
     assert (reasoning.tool_name, reasoning.content) == (REASONING, "The memory knows boats.")
     assert searched.metadata["outcome"] == {"status": "completed", "count": 1, "keys": ["boat"]}

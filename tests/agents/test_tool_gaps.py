@@ -71,10 +71,10 @@ async def test_calls_are_counted_in_one_row_for_each_agent_and_tool(agents: Agen
     await asyncio.gather(*(agents.run(ask(f"Send report {number}")) for number in range(4)))
     await agents.run(ask("Send the last report"))
     await agents.run(ask("Mine", user="bob"))
-    (gap,) = await rem.store("alice").find(ToolGap)
+    (gap,) = await rem.for_user("alice").store.find(ToolGap)
     assert (gap.agent, gap.missing_tools, gap.occurrences) == ("rem", ["send_email"], 5)
     assert (gap.attempted_task, gap.origin) == ("Send the last report", "agent")
-    (of_bob,) = await rem.store("bob").find(ToolGap)
+    (of_bob,) = await rem.for_user("bob").store.find(ToolGap)
     assert (of_bob.occurrences, of_bob.attempted_task) == (1, "Mine")
     (total,) = await count_gaps_of_all_users(rem.database, "default", 10)
     assert (total["tool"], total["occurrences"], total["users"]) == ("send_email", 6, 2)
@@ -84,7 +84,7 @@ async def test_calls_are_counted_in_one_row_for_each_agent_and_tool(agents: Agen
 async def test_deleted_gap_starts_again_at_one(agents: Agents, rem: Rem) -> None:
     await agents.run(ask())
     await agents.run(ask())
-    store = rem.store("alice")
+    store = rem.for_user("alice").store
     await store.delete((await store.find(ToolGap))[0])
     assert await store.find(ToolGap) == []
     await agents.run(ask())
@@ -106,7 +106,7 @@ async def test_gap_of_a_called_agent_names_that_agent(agents: Agents, rem: Rem, 
     asked = AgentRequest(context=AgentContext(user_id="alice"), text="Send the report.", agent="orchestrator")
     answer = await agents.run(asked)
     assert [(gap.agent, gap.missing_tools) for gap in answer.tool_gaps] == [("sender", ["send_email"])]
-    (gap,) = await rem.store("alice").find(ToolGap)
+    (gap,) = await rem.for_user("alice").store.find(ToolGap)
     assert (gap.agent, gap.attempted_task) == ("sender", "Send it.")
 
 
@@ -114,7 +114,7 @@ async def test_gap_is_stored_when_the_run_fails(agents: Agents, rem: Rem, model:
     model.script = lambda _body: [Call("send_email")]
     with pytest.raises(ModelError):
         await agents.run(ask())
-    (gap,) = await rem.store("alice").find(ToolGap)
+    (gap,) = await rem.for_user("alice").store.find(ToolGap)
     assert (gap.missing_tools, gap.occurrences) == (["send_email"], 1)
 
 
@@ -165,7 +165,7 @@ def test_response_needs_an_answer_and_a_confidence() -> None:
 
 async def test_gap_of_another_user_is_never_written(agents: Agents, rem: Rem) -> None:
     taken = rem.database.derived_ids.make("tool gap", "default", "alice", "rem", "send_email")
-    await rem.store("bob").upsert(ToolGap(id=taken, missing_tools=["x"], attempted_task="Mine"))
+    await rem.for_user("bob").store.upsert(ToolGap(id=taken, missing_tools=["x"], attempted_task="Mine"))
     await agents.run(ask("The secret plan of Alice"))
-    (of_bob,) = await rem.store("bob").find(ToolGap)
+    (of_bob,) = await rem.for_user("bob").store.find(ToolGap)
     assert of_bob.attempted_task == "Mine"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from rem.query.language.parser import parse_query
-from rem.query.language.syntax_errors import quote
-from rem.query.syntax_tree import Filter, Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.parser import parse_query
+from rem.query.syntax_errors import quote
+from rem.query.tree import Filter, Fuzzy, Lookup, Query, Search, Sql, Traverse
 
 _DIFFICULT = [
     '"',

@@ -7,9 +7,9 @@ from typing import Any
 from rem.context import Scope
 from rem.db.sandbox import SelectResult, SqlSandbox
 from rem.db.store import Store
+from rem.models.results import Hit, Note, Result
 from rem.query.executor import QueryExecutor
-from rem.query.result import QueryResult
-from rem.query.syntax_tree import Query, Search
+from rem.query.tree import Query, Search
 from rem.query.verbs.search import Searcher
 
 Rows = list[dict[str, Any]]
@@ -21,9 +21,10 @@ class StubSearcher(Searcher):
     def __init__(self, rows: Rows | None) -> None:
         self._rows = rows
 
-    async def search(self, _store: Store, _query: Search, *, statements_only: bool | None = None) -> QueryResult:
+    async def search(self, _store: Store, _query: Search) -> Result:
         assert self._rows is not None, "this query must not search"
-        return QueryResult("SEARCH", self._rows, ("words only",))
+        notes = (Note("words_only", "Searched by words alone."),)
+        return Result("SEARCH", [Hit(row["table"], row["key"], row["record"]) for row in self._rows], notes=notes)
 
 
 class StubSandbox(SqlSandbox):
@@ -37,11 +38,11 @@ class StubSandbox(SqlSandbox):
         return SelectResult(self._rows[:limit], is_cut_off=False, milliseconds=0)
 
 
-async def run_query(store: Store, query: str | Query, *, stub_rows: Rows | None = None) -> QueryResult:
+async def run_query(store: Store, query: str | Query, *, stub_rows: Rows | None = None) -> Result:
     """Run a query in the scope of a store. SEARCH and SQL return `stub_rows`."""
     return await QueryExecutor(store, StubSearcher(stub_rows), StubSandbox(stub_rows)).run(query)
 
 
 async def query_keys(store: Store, query: str | Query, *, stub_rows: Rows | None = None) -> list[str]:
     """Run a query and return the keys of its rows, in their order."""
-    return [row["key"] for row in (await run_query(store, query, stub_rows=stub_rows)).results]
+    return [row["key"] for row in (await run_query(store, query, stub_rows=stub_rows)).list_rows()]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rem.errors import QuerySyntaxError
-from rem.query.language.parser import parse_query
-from rem.query.syntax_tree import to_json
+from rem.query.parser import parse_query
+from rem.query.tree import to_json
 from tests.query.conformance_cases import CASES, ERRORS
 
 

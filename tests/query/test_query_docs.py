@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from rem.app import Rem
-from rem.demo import DEMO_TENANT
+from rem.demo import DEMO_TENANT, load_workspace
 from rem.errors import QuerySyntaxError
-from rem.query.language.grammar import describe_grammar
-from rem.query.language.parser import parse_query
-from rem.query.language.printer import print_query
-from rem.query.language.where import describe_condition_grammar
+from rem.query.grammar import describe_grammar
+from rem.query.parser import parse_query
+from rem.query.printer import print_query
+from rem.query.where import describe_condition_grammar
 from tests.rem_command import REPOSITORY, environment
 
 _PAGE = (REPOSITORY / "docs" / "query-language.md").read_text(encoding="utf-8")
@@ -38,13 +38,13 @@ def test_documented_queries_parse(query: str) -> None:
 
 
 async def test_documented_queries_find_something_in_the_sample_workspace(rem: Rem) -> None:
-    await rem.load_demo()
-    await rem.index(tenant=DEMO_TENANT)
+    await load_workspace(rem.for_user(tenant=DEMO_TENANT).store)
+    await rem.for_user(tenant=DEMO_TENANT).index()
     in_table = re.findall(r"^\| `[A-Z]+` \|[^|]*\| `([^`]*)` \|$", _PAGE, re.MULTILINE)
     queries = [*in_table, *_EXAMPLES]
     assert len(queries) > 30
     assert len(in_table) == 5
-    without_rows = [query for query in queries if not (await rem.query(query, tenant=DEMO_TENANT)).results]
+    without_rows = [query for query in queries if not (await rem.for_user(tenant=DEMO_TENANT).query(query)).count]
     assert without_rows == []
 
 

@@ -13,7 +13,6 @@ from rem.db.sql import query as sql
 from rem.db.store import Store
 from rem.errors import QueryLimitError
 from rem.models import Edge, Resource
-from rem.query.plans.run import MAX_RESULT_CHARS
 from tests.query.stub_executor import query_keys, run_query
 
 LIMITED = "CREATE OR REPLACE FUNCTION rem.rem_max_result_bytes() RETURNS integer LANGUAGE sql IMMUTABLE RETURN 30000"
@@ -37,8 +36,8 @@ async def test_rows_that_are_too_large_together_are_refused(alice_with_large_row
 
 async def test_search_is_limited_as_well(alice_with_large_rows: Store, rem: Rem) -> None:
     with pytest.raises(QueryLimitError, match="lower LIMIT"):
-        await rem.query("SEARCH walnut LIMIT 9", user=alice_with_large_rows.scope)
-    assert (await rem.query("SEARCH walnut LIMIT 1", user=alice_with_large_rows.scope)).count == 1
+        await rem.for_user(alice_with_large_rows.scope).query("SEARCH walnut LIMIT 9")
+    assert (await rem.for_user(alice_with_large_rows.scope).query("SEARCH walnut LIMIT 1")).count == 1
 
 
 @pytest.mark.parametrize("query", ["SEARCH walnut LIMIT 9", "FUZZY log LIMIT 9"])
@@ -51,15 +50,15 @@ async def test_sizes_are_checked_before_the_records_are_built(
             "LANGUAGE plpgsql STABLE AS $$ BEGIN RAISE 'built'; END $$"
         )
     with pytest.raises(QueryLimitError, match="lower LIMIT"):
-        await rem.query(query, user=alice_with_large_rows.scope)
+        await rem.for_user(alice_with_large_rows.scope).query(query)
 
 
 async def test_traverse_is_limited_as_well(alice_with_large_rows: Store, rem: Rem) -> None:
     edges = [Edge(dst=f"log-{n}", rel_type="has") for n in (1, 2)]
     await alice_with_large_rows.upsert(Resource(name="index", content="", graph_edges=edges))
     with pytest.raises(QueryLimitError, match="64 MiB"):
-        await rem.query("TRAVERSE FROM index", user=alice_with_large_rows.scope)
-    assert (await rem.query("TRAVERSE FROM index LIMIT 1", user=alice_with_large_rows.scope)).count == 1
+        await rem.for_user(alice_with_large_rows.scope).query("TRAVERSE FROM index")
+    assert (await rem.for_user(alice_with_large_rows.scope).query("TRAVERSE FROM index LIMIT 1")).count == 1
 
 
 async def test_list_is_limited_as_well(alice_with_large_rows: Store) -> None:
@@ -104,27 +103,16 @@ async def test_driver_reads_matches_row_by_row(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"log {n}") for n in range(3)])
     owner = (alice.scope.tenant_id, alice.scope.user_id)
     async with alice.executor.connection() as connection:
-        matches = await connection.fetch(sql("lookup", "lookup"), *owner, ["log-0", "log-1", "log-2"], None)
-        similar = await connection.fetch(sql("query", "fuzzy"), *owner, "log", 0.3, 9, None)
+        matches = await connection.fetch(sql("db/lookup", "lookup"), *owner, ["log-0", "log-1", "log-2"], None)
+        similar = await connection.fetch(sql("query/query", "fuzzy"), *owner, "log", 0.3, 9, None)
     assert (len(matches), len(similar)) == (3, 3)
-
-
-async def test_plan_is_limited_over_all_its_stages(alice: Store, rem: Rem, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rem.query.plans.run.MAX_RESULT_CHARS", 3 * TEXT_CHARS)
-    await alice.upsert(Resource(name="log", content="x" * TEXT_CHARS))
-    plan = {"stages": [{"id": f"stage{n}", "query": "LOOKUP log"} for n in range(5)]}
-    result = await rem.run_plan(plan, user=alice.scope)
-    failed = [stage.error for stage in result.stages if stage.status == "failed"]
-    assert len(failed) >= 2
-    assert all("more than 60,000 characters" in str(error) for error in failed)
-    assert MAX_RESULT_CHARS >= 1_000_000
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 50])
 async def test_answer_is_sent_in_parts(rows: int) -> None:
     """One text of all rows is copied several times, and no other request is served meanwhile."""
     results = [{"key": f"log-{n}", "record": {"content": "ü" * MIN_PART_BYTES}} for n in range(rows)]
-    fields = {"query_type": "PLAN", "stages": [{"id": "a", "results": results}], "results": results, "count": rows}
+    fields = {"query_type": "LOOKUP", "results": results, "count": rows}
     messages: list[Any] = []
 
     async def send(message: Any) -> None:

@@ -15,8 +15,8 @@ from loguru import logger
 
 from rem.agents.chat import AgentAnswer, ClientToolCall, FinishReason, Usage
 from rem.agents.event_translator import ToolCallIds
-from rem.agents.local.model import LOCAL_MODEL
 from rem.agents.model_errors import describe_model_error
+from rem.agents.model_registry import LOCAL_MODEL
 from rem.agents.tool_gaps import store_tool_gaps
 from rem.errors import RemError
 from rem.events import (
@@ -29,17 +29,17 @@ from rem.events import (
     TextEvent,
     ToolCallEvent,
 )
-from rem.memory.card_answers import CARDS_FIELD
-from rem.memory.message import NOTE_TOOLS, OUTCOME_FIELD, REASONING, NewMessage
 from rem.models.message import Role
+from rem.sessions.card_answers import CARDS_FIELD
+from rem.sessions.message import NOTE_TOOLS, OUTCOME_FIELD, REASONING, NewMessage
 
 if TYPE_CHECKING:
     from rem.agents.background_tasks import BackgroundTasks
     from rem.agents.runs import AgentRun
-    from rem.memory.extractive_summary import Summarizer
-    from rem.memory.manager import MemoryManager
-    from rem.memory.message import Turn
     from rem.models import Approval
+    from rem.sessions.extractive_summary import Summarizer
+    from rem.sessions.manager import MemoryManager
+    from rem.sessions.message import Turn
 
 NOT_REMEMBERED_FLAG = "not_remembered"
 """Flag in the last metadata event if the answer could not be stored."""

@@ -68,11 +68,6 @@ class AgentCatalog:
         """The folder for agent files."""
         return self._folder.path
 
-    @property
-    def evaluators_folder(self) -> Path:
-        """The folder for evaluator files."""
-        return self._evaluators.path
-
     async def get(self, name: str, scope: Scope) -> AgentSchema:
         """Return the agent with this name or with the address `rem://agents/{name}`.
 
@@ -88,7 +83,7 @@ class AgentCatalog:
 
     async def list_entries(self, scope: Scope) -> Sequence[CatalogEntry]:
         """Return all entries that the caller may see, in lookup order, including definitions with errors."""
-        rows = [] if self._rem is None else await self._rem.store(scope).find(Schema, limit=MAX_LISTED_AGENTS)
+        rows = [] if self._rem is None else await self._rem.for_user(scope).store.find(Schema, limit=MAX_LISTED_AGENTS)
         stored = map(self._make_entry, _sort_own_first(rows, scope))
         return [*_report_duplicates([*_load_built_in().values(), *self._list_files(), *stored])]
 
@@ -129,15 +124,8 @@ class AgentCatalog:
 
     async def list(self, scope: Scope) -> list[AgentSchema]:
         """Return the agents that the caller can use, in lookup order. Evaluators are listed apart."""
-        return [*await self._list_kind("agent", scope)]
-
-    async def list_evaluators(self, scope: Scope) -> Sequence[AgentSchema]:
-        """Return the evaluators that the caller can use, in lookup order."""
-        return await self._list_kind("evaluator", scope)
-
-    async def _list_kind(self, kind: str, scope: Scope) -> Sequence[AgentSchema]:
         schemas = [entry.schema for entry in await self.list_entries(scope)]
-        return [schema for schema in schemas if schema is not None and schema.kind == kind]
+        return [schema for schema in schemas if schema is not None and schema.kind == "agent"]
 
     def _list_files(self) -> Sequence[CatalogEntry]:
         """Return the entries of both folders. They may be the same folder."""
@@ -148,7 +136,7 @@ class AgentCatalog:
     def _get_store(self, scope: Scope) -> Store:
         if self._rem is None:
             raise MemoryDisabledError
-        return self._rem.store(scope)
+        return self._rem.for_user(scope).store
 
     def _find_without_database(self, name: str) -> CatalogEntry | None:
         """Return the built-in agent or the file with this name. A valid file takes precedence over an invalid one."""
@@ -160,7 +148,7 @@ class AgentCatalog:
     async def _find_in_database(self, name: str, scope: Scope) -> CatalogEntry | None:
         if self._rem is None or len(name) > MAX_NAME_CHARS or "\0" in name:
             return None
-        rows = await self._rem.store(scope).find(Schema, {"key": name}, limit=2)
+        rows = await self._rem.for_user(scope).store.find(Schema, {"key": name}, limit=2)
         return next((self._make_entry(row) for row in _sort_own_first(rows, scope)), None)
 
     def _make_entry(self, row: Schema) -> CatalogEntry:

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from rem.agents.tool_gaps import ToolGapReport
 from rem.context import AgentContext
-from rem.memory.card_answers import CardAnswer
+from rem.sessions.card_answers import CardAnswer
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "tool_calls", "error"]
 

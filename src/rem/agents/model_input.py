@@ -24,8 +24,8 @@ from rem.tools.profile import load_own_profile, load_shared_profile
 
 if TYPE_CHECKING:
     from rem.agents.chat import ClientMessage
-    from rem.memory.message import HistoryMessage
     from rem.models import Message
+    from rem.sessions.message import HistoryMessage
     from rem.tools.env import ToolEnv
 
 _RESULT_NOT_STORED = (

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pkgutil
 import re
 from collections import OrderedDict
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import pydantic_ai
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import Model, infer_model, parse_model_id
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
-from rem.agents.bounded_response import bound_response_lines
-from rem.agents.local.model import LOCAL_MODEL, get_local_model
-from rem.errors import ModelNotFoundError
+from rem.errors import ModelError, ModelNotFoundError, ModelRequiredError
 from rem.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -28,12 +29,16 @@ if TYPE_CHECKING:
 
 pydantic_ai.BANNER_ENABLED = False
 
+LOCAL_MODEL = "rem:local"
+"""No language model: the memory answers itself."""
 DEFAULT_MODEL = "rem"
 """The name of the configured model."""
 _OPENAI_PROVIDERS = ("openai", "openai-chat", "openai-responses")
 _PERSONAL_PROVIDERS = ("openai-codex", "openai-chatgpt")
 """Providers that use the personal login of the person who runs the server. Callers must not use it."""
 MAX_CACHED_MODELS = 64
+MAX_LINE_BYTES = 16_000_000
+"""A line of a stream has a few kilobytes. An answer without streaming is one line."""
 MAX_NAME_CHARS = 200
 _PYTHON_ADVICE = re.compile(r" or pass (?:it|them) via `[^`]*`| To try Pydantic AI.*\Z", re.DOTALL)
 """Advice in the library's messages that applies only to Python code."""
@@ -44,8 +49,20 @@ class ResolvedModel:
     """A model, ready for requests."""
 
     name: str
-    model: Model
-    is_local: bool
+    given: Model | None
+    """None for `rem:local`: the memory answers itself."""
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether the memory answers without a language model."""
+        return self.given is None
+
+    @property
+    def model(self) -> Model:
+        """The model of the library. Raise ModelRequiredError if the memory answers itself."""
+        if self.given is None:
+            raise ModelRequiredError
+        return self.given
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +79,18 @@ def list_models(settings: Settings) -> list[ModelCard]:
     configured = settings.llm.default_model
     cards = [
         ModelCard(DEFAULT_MODEL, "rem", f"The configured model: {configured or LOCAL_MODEL}"),
-        ModelCard(LOCAL_MODEL, "rem", "Answers with excerpts from memory, without a language model"),
+        ModelCard(LOCAL_MODEL, "rem", "The memory itself answers, without a language model"),
     ]
     if configured and configured not in (DEFAULT_MODEL, LOCAL_MODEL):
         cards.append(
             ModelCard(configured, parse_model_id(configured)[0] or "openai", "The default model of this server")
         )
     return cards
+
+
+def _complete_name(name: str | None, llm: LlmSettings) -> str:
+    name = _resolve_default(name, llm)
+    return name if name == LOCAL_MODEL else _add_provider(name, llm)
 
 
 def _resolve_default(name: str | None, llm: LlmSettings) -> str:
@@ -104,23 +126,33 @@ class ModelRegistry:
         self._llm = settings.llm
         self._models: OrderedDict[str, Model] = OrderedDict()
         self._providers: dict[str, Provider[Any]] = {}
+        self._loading = asyncio.Lock()
+
+    async def load(self, name: str | None) -> ResolvedModel:
+        """Return the model with this name, as `resolve` does. A model that is not loaded yet is loaded in a thread.
+
+        The library of a provider takes half a second to import. In the event loop, all other requests would wait.
+        """
+        if (full_name := _complete_name(name, self._llm)) == LOCAL_MODEL or full_name in self._models:
+            return self.resolve(name)
+        async with self._loading:
+            return await asyncio.to_thread(self.resolve, name)
 
     def resolve(self, name: str | None) -> ResolvedModel:
         """Return the model with this name. `rem` or None is the configured model, or `rem:local` if there is none.
 
         Raise ModelNotFoundError if the model is unknown or not set up.
         """
-        name = _resolve_default(name, self._llm)
+        name = _complete_name(name, self._llm)
         if name == LOCAL_MODEL:
-            return ResolvedModel(LOCAL_MODEL, get_local_model(), is_local=True)
-        name = _add_provider(name, self._llm)
+            return ResolvedModel(LOCAL_MODEL, None)
         model = self._models.get(name) or self._make_model(name)
         self._models[name] = model
         self._models.move_to_end(name)
         # Callers may name any model, so the cache needs a limit.
         if len(self._models) > MAX_CACHED_MODELS:
             self._models.popitem(last=False)
-        return ResolvedModel(name, model, is_local=False)
+        return ResolvedModel(name, model)
 
     async def close(self) -> None:
         """Close the connections to all providers. A later request opens them again."""
@@ -160,7 +192,7 @@ class ModelRegistry:
             client: Any = provider.client
             if hasattr(client, "max_retries"):
                 client.max_retries = self._llm.max_retries
-            bound_response_lines(client)
+            _bound_response_lines(client)
             self._providers[name] = provider
         return self._providers[name]
 
@@ -227,3 +259,38 @@ def _get_anthropic_key(llm: LlmSettings) -> str | None:
 def _get_secret(setting: SecretStr | None, variable: str) -> str | None:
     value = setting.get_secret_value() if setting is not None else ""
     return value.strip() or os.environ.get(variable, "").strip() or None
+
+
+def _bound_response_lines(client: Any) -> None:
+    """Let the HTTP client inside of a provider's client refuse lines that would fill the memory."""
+    http_client = getattr(client, "_client", None)
+    if isinstance(http_client, httpx2.AsyncClient):
+        hooks = http_client.event_hooks
+        http_client.event_hooks = {**hooks, "response": [*hooks["response"], _bound_lines]}
+
+
+async def _bound_lines(response: httpx2.Response) -> None:
+    if isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _BoundedStream(response.stream)
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """Passes a body on as it arrives, and raises ModelError in a line that is too long."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        line_bytes = 0
+        async for chunk in self._stream:
+            end = chunk.rfind(b"\n")
+            line_bytes = line_bytes + len(chunk) if end < 0 else len(chunk) - end - 1
+            if line_bytes > MAX_LINE_BYTES:
+                raise ModelError(
+                    f"The provider sent a line of more than {MAX_LINE_BYTES // 1_000_000} MB: check LLM__BASE_URL, or "
+                    "choose another model."
+                )
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

@@ -49,8 +49,6 @@ class OutputModes:
 
     def list(self, model: ResolvedModel, setting: OutputModeSetting) -> Sequence[OutputMode]:
         """Return the modes to try in this order. `auto` begins with the one that worked with the model before."""
-        if model.is_local:
-            return ("tool",)
         if setting != "auto":
             return (setting,)
         working = self._working.get(model.name, "tool")

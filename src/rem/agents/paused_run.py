@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -42,12 +43,16 @@ class PausedRun(BaseModel):
         """Return the state as JSON. Half characters, which a model may write, are replaced."""
         return orjson.dumps(to_json_safe(self.model_dump(mode="json"))).decode()
 
-    def make_results(self, approval_id: str, decision: Decision) -> DeferredToolResults:
-        """Return the decision for the library, which runs the approved call or tells the model of the rejection."""
+    def make_results(
+        self, approval_id: str, decision: Decision, recorded: Mapping[str, Any] | None
+    ) -> DeferredToolResults:
+        """Return the decision for the library, which runs the approved call or tells the model of the rejection.
+
+        The approved call gets the `recorded` arguments: those of this decision may differ after a crash.
+        """
         answer: ToolApproved | ToolDenied
-        if decision.is_approved:
-            edited = None if decision.parameters is None else dict(decision.parameters)
-            answer = ToolApproved(override_args=edited)
+        if recorded is not None:
+            answer = ToolApproved(override_args=dict(recorded))
         else:
             reason = f" The user says: {decision.reason}" if decision.reason else ""
             answer = ToolDenied(f"The user rejected this action. Nothing was done.{reason}")

@@ -28,7 +28,7 @@ from rem.agents.simulator import SIMULATOR, SimulatedRun
 from rem.agents.tool_gaps import ToolGapCollector, ToolGapReport
 from rem.approvals.approvals import Origin, Proposal
 from rem.approvals.cards import make_card
-from rem.errors import RunLimitError
+from rem.errors import ModelRequiredError, RunLimitError
 from rem.events import ActionRequestEvent, AnyEvent, MetadataEvent, ReasoningEvent, TextEvent, ToolCallEvent
 from rem.text import fold_text
 from rem.tools.binding import PROPOSAL, get_traits
@@ -293,7 +293,9 @@ class ModelRun:
         # A tool that carries out its request itself needs no run, so the messages need not be stored twice.
         needs_run = get_traits(AGENT_TOOLS[call.tool_name]).carry_out is None
         origin = Origin(session_id, self.agent, state.to_json() if needs_run else None)
-        approval = await env.rem.approvals(env.scope).request(replace(proposal, confidence=self._confidence), origin)
+        approval = await env.rem.for_user(env.scope).approvals.request(
+            replace(proposal, confidence=self._confidence), origin
+        )
         self.approval = approval
         return self._show(approval, proposal, call)
 
@@ -336,7 +338,7 @@ class ChildRuns:
         A failure or a timeout of the child is returned with `"status": "error"`; an exceeded usage limit is raised.
         """
         schema = await self._agents.catalog.get(agent_name, parent.deps.env.scope)
-        child = self._make_child(parent, schema, text)
+        child = await self._make_child(parent, schema, text)
         texts: list[str] = []
         try:
             async with asyncio.timeout(timeout_seconds), aclosing(child.events()) as child_events:
@@ -355,11 +357,14 @@ class ChildRuns:
             raise ConsentNeeded(None)
         return {"status": "success", "agent": schema.name, "output": child.output or "".join(texts)}
 
-    def _make_child(self, parent: RunContext[RunDeps], schema: AgentSchema, text: str) -> AgentRun:
+    async def _make_child(self, parent: RunContext[RunDeps], schema: AgentSchema, text: str) -> AgentRun:
         deps = parent.deps
         if schema.name == SIMULATOR:
             return SimulatedRun(schema.name, text)
-        model = deps.model if deps.is_model_chosen or not schema.model else self._agents.resolve_model(schema.model)
+        keeps_model = deps.is_model_chosen or not schema.model
+        model = deps.model if keeps_model else await self._agents.load_model(schema.model)
+        if model.is_local:
+            raise ModelRequiredError(f"The agent {schema.name} needs a language model: {model.name} is none.")
         context = deps.env.context.child_context(agent_schema_uri=schema.name)
         child_deps = replace(
             deps,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
@@ -22,36 +23,44 @@ from rem.agents.client_tools import (
     hide_shadowed_tools,
     list_first_tools,
 )
-from rem.agents.confirmation import find_confirmation, read_card_decision
-from rem.agents.decision_run import DecisionRun
+from rem.agents.decisions import DecisionRun, find_confirmation, read_card_decision
 from rem.agents.factory import AgentFactory
-from rem.agents.local.model import LOCAL_MODEL
+from rem.agents.memory_run import MemoryRun
 from rem.agents.model_input import build_summary_prompt, build_user_hint, history_from_client, history_from_session
-from rem.agents.model_registry import DEFAULT_MODEL, ModelRegistry, ResolvedModel
+from rem.agents.model_registry import DEFAULT_MODEL, LOCAL_MODEL, ModelRegistry, ResolvedModel
 from rem.agents.output_modes import OutputModes
 from rem.agents.paused_run import PausedRun
 from rem.agents.runs import AgentRun, ChildRuns, ModelRun, RunDeps
 from rem.agents.simulator import SIMULATOR, SimulatedRun
 from rem.agents.tool_gaps import ToolGapCollector
+from rem.app import Rem
 from rem.context import AgentContext, Scope
-from rem.errors import ForbiddenError, InvalidAgentError, InvalidInputError, ModelError, NotFoundError, RemError
-from rem.memory.card_answers import prepare_card_answer
-from rem.memory.message import NewMessage
-from rem.memory.tokens import count_tokens
-from rem.message_kinds import classify_message, is_topic
+from rem.errors import (
+    ForbiddenError,
+    InvalidAgentError,
+    InvalidInputError,
+    MemoryDisabledError,
+    ModelError,
+    ModelRequiredError,
+    NotFoundError,
+    RemError,
+    RerankerError,
+)
 from rem.models import Approval
 from rem.models.message import MessageKind, Role
-from rem.tools.approved_calls import check_parameters, is_self_contained
+from rem.sessions.card_answers import prepare_card_answer
+from rem.sessions.message import NewMessage, Turn
+from rem.sessions.tokens import count_tokens
+from rem.tools.approved_calls import check_decision, is_self_contained
 from rem.tools.env import Delegate, ToolEnv, TurnWindow
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage
 
     from rem.agents.schema import AgentSchema
-    from rem.app import Rem
-    from rem.memory.extractive_summary import Summarizer
-    from rem.memory.message import Turn
+    from rem.db.database import Progress
     from rem.models import Message
+    from rem.sessions.extractive_summary import Summarizer
     from rem.settings import OutputModeSetting, Settings
     from rem.tools.consent import Decision
 
@@ -78,6 +87,27 @@ class Agents:
         self._child_runs = ChildRuns(self, self._factory)
         self._background = BackgroundTasks()
 
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: Settings, *, on_progress: Progress | None = None) -> AsyncIterator[Agents]:
+        """Open REM and yield its agents; agents without a memory if the database is switched off."""
+        if settings.postgres.enabled:
+            async with Rem.open(settings, on_progress=on_progress) as rem:
+                yield rem.agents
+            return
+        agents = cls(None, settings)
+        try:
+            yield agents
+        finally:
+            await agents.close()
+
+    @property
+    def rem(self) -> Rem:
+        """The open REM. Raise MemoryDisabledError if the database is switched off."""
+        if self._rem is None:
+            raise MemoryDisabledError
+        return self._rem
+
     async def run(self, request: AgentRequest) -> AgentAnswer:
         """Run an agent and return its complete answer."""
         return await (await self.start(request)).collect()
@@ -91,26 +121,34 @@ class Agents:
         if not request.text.strip() and request.card_answer is None:
             raise InvalidInputError("The message is empty: say something.")
         context = await self._resolve_session(request)
+        is_stored = request.is_remembered and not context.is_transient
         schema = await self.catalog.get(request.agent or context.agent_schema_uri or DEFAULT_AGENT, context.scope)
         check_client_tools(request, schema)
         schema = hide_shadowed_tools(schema, request.client_tools)
-        target = self._get_session_target(context)
-        decided = await self._find_decision(request, context, schema)
+        source = self._get_session_target(context)
+        target = source if is_stored else None
+        decided = await self._find_decision(request, context, schema) if is_stored else None
         if decided is not None:
             return await self._answer_decision(request, context, schema, *decided)
         request = await _apply_card_answer(request, target)
         if schema.name == SIMULATOR:
             turn = await self._begin_turn(request, context, schema, target)
             return AnswerStream(SimulatedRun(schema.name, request.text), target, self._background, turn)
-        model = self._choose_model(request, schema)
+        model = await self._choose_model(request, schema)
         agent = self._factory.prepare(schema, request.output_schema)
-        turn = await self._continue_turn(request, target)
+        if model.is_local and (schema.name != DEFAULT_AGENT or agent.is_structured):
+            raise _make_model_error(schema)
+        turn = await self._continue_turn(request, target) if is_stored else await _read_session(source)
         if turn is None:
-            turn = await self._begin_turn(request, context, schema, target, _get_kind(request.text, model))
-        env = replace(self.env(context), window=_make_window(request, model, turn), hides_text=not request.is_from_user)
-        history = await _build_history(request, schema, target, turn)
+            kind = await self._find_kind(request.text) if model.is_local else None
+            turn = await self._begin_turn(request, context, schema, target, kind)
+        env = replace(self.env(context), window=_make_window(request, turn), hides_text=not request.is_from_user)
+        if model.is_local:
+            memory_run = MemoryRun(env, request.text, schema.name, previous=_find_previous(request, turn))
+            return AnswerStream(memory_run, target, self._background, turn)
+        history = await _build_history(request, schema, source, turn)
         instructions = await self._build_instructions(request, schema, env, turn)
-        prompt = await self._build_prompt(request, schema, target, turn)
+        prompt = await self._build_prompt(request, schema, source, turn)
         if request.tool_exchange:
             history += [ModelRequest(parts=[UserPromptPart(prompt)]), *exchange_to_messages(request.tool_exchange)]
         run = ModelRun(
@@ -142,7 +180,10 @@ class Agents:
             context=context, text=text, agent=schema.name, model=model, model_settings=model_settings or {}
         )
         env = replace(self.env(context), hides_text=True)
-        deps = self._make_deps(request, schema, self._choose_model(request, schema), env, [])
+        resolved = await self._choose_model(request, schema)
+        if resolved.is_local:
+            raise _make_model_error(schema)
+        deps = self._make_deps(request, schema, resolved, env, [])
         run = ModelRun(self._factory.prepare(schema, output_schema), deps, request.text)
         return await AnswerStream(run, None, self._background).collect()
 
@@ -157,6 +198,10 @@ class Agents:
     def resolve_model(self, name: str | None) -> ResolvedModel:
         """Return the model with this name; None means the configured one."""
         return self._models.resolve(name)
+
+    async def load_model(self, name: str | None) -> ResolvedModel:
+        """Return the model with this name, without a pause of the event loop for the library of its provider."""
+        return await self._models.load(name)
 
     def merge_model_settings(self, schema: AgentSchema, requested: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings for the model: the request overrides the agent, and the agent overrides the settings."""
@@ -213,7 +258,7 @@ class Agents:
             return None
         summarize = self._make_summarizer(context) if self._has_model else None
         return SessionTarget(
-            self._rem.memory(context.scope), UUID(context.session_id), summarize, is_eval=context.is_eval
+            self._rem.for_user(context.scope).sessions, UUID(context.session_id), summarize, is_eval=context.is_eval
         )
 
     async def decide(self, approval: Approval, decision: Decision, context: AgentContext) -> AnswerStream:
@@ -249,7 +294,7 @@ class Agents:
         is_structured = request.output_schema is not None or schema.structured_output
         if self._rem is None or not request.is_from_user or schema.name == SIMULATOR or request.tool_exchange:
             return None
-        approvals = self._rem.approvals(context.scope)
+        approvals = self._rem.for_user(context.scope).approvals
         decided: tuple[Approval | RemError, Decision] | None
         if request.card_answer is not None:
             decided = await read_card_decision(approvals, request.card_answer)
@@ -290,22 +335,25 @@ class Agents:
     ) -> AgentRun:
         """Record a decision for which a run waits, and return the rest of that run; else a run that carries it out."""
         env = replace(self.env(context), consent=schema.consent_levels)
-        assert self._rem is not None  # noqa: S101  # a request is stored
-        approvals = self._rem.approvals(context.scope)
+        approvals = self.rem.for_user(context.scope).approvals
         if not isinstance(approval, Approval):
             return DecisionRun(env, approval, decision, schema.name)
         await approvals.require_open(approval)
         if is_self_contained(approval):
             return DecisionRun(env, approval, decision, schema.name, raises=raises)
-        check_parameters(approval, decision.parameters)
+        check_decision(approval, decision)
         state = await approvals.load_run(approval)
         if state is None:
+            if decision.is_approved:
+                # Before the answer begins: a stream could not say 409 any more.
+                await approvals.approve(approval, by=decision.by, parameters=decision.parameters)
             return DecisionRun(env, approval, decision, schema.name, raises=raises)
         paused = PausedRun.model_validate_json(state)
         schema = await self.catalog.get(paused.agent, context.scope)
-        model = self.resolve_model(paused.model)
+        model = await self.load_model(paused.model)
+        recorded: Mapping[str, Any] | None = None
         if decision.is_approved:
-            await approvals.approve(approval, by=decision.by, parameters=decision.parameters)
+            recorded = await approvals.approve(approval, by=decision.by, parameters=decision.parameters)
         else:
             await approvals.reject(approval, by=decision.by, reason=decision.reason)
         resumed = replace(request, text=paused.message, model_settings=paused.model_settings)
@@ -315,7 +363,7 @@ class Agents:
             replace(deps, is_model_chosen=paused.is_model_chosen),
             None,
             instructions=paused.instructions,
-            results=paused.make_results(str(approval.id), decision),
+            results=paused.make_results(str(approval.id), decision, recorded),
         )
 
     async def _continue_turn(self, request: AgentRequest, target: SessionTarget | None) -> Turn | None:
@@ -354,8 +402,18 @@ class Agents:
             target.session_id, message, agent=schema.name, metadata=metadata, name=context.session_name
         )
 
-    def _choose_model(self, request: AgentRequest, schema: AgentSchema) -> ResolvedModel:
-        return self.resolve_model(_get_requested_model(request) or schema.model)
+    async def _find_kind(self, text: str) -> MessageKind | None:
+        """Return the kind of a message that its form alone does not show: a question is not stored as a statement."""
+        if self._rem is None:
+            return None
+        try:
+            read = await self._rem.reader.classify(text)
+        except RerankerError:
+            return None
+        return MessageKind.QUESTION if read.kind is MessageKind.QUESTION else None
+
+    async def _choose_model(self, request: AgentRequest, schema: AgentSchema) -> ResolvedModel:
+        return await self.load_model(_get_requested_model(request) or schema.model)
 
     def _make_deps(
         self,
@@ -472,6 +530,26 @@ class AgentExtractionModel(CatalogOutputSchemas):
         return answer.output
 
 
+async def _read_session(source: SessionTarget | None) -> Turn | None:
+    """Return a turn that is not stored, with the history of the caller's session; None if there is no such session."""
+    if source is None:
+        return None
+    try:
+        history = await source.memory.get_history(source.session_id)
+    except NotFoundError:
+        return None
+    index = history.messages[-1].index + 1 if history.messages else 0
+    return Turn(
+        source.session_id,
+        uuid4(),
+        index,
+        history.messages,
+        history.summary,
+        is_new=False,
+        system_prompt=history.system_prompt,
+    )
+
+
 async def _apply_card_answer(request: AgentRequest, target: SessionTarget | None) -> AgentRequest:
     """Return the request with the user's answer to a card as its text. Raise an error if the answer is not valid."""
     if request.card_answer is None:
@@ -494,19 +572,22 @@ async def _build_history(
     return history_from_session(turn.history)
 
 
-def _get_kind(text: str, model: ResolvedModel) -> MessageKind | None:
-    """Return the kind of a message that its text alone does not show: `rem:local` searches for a mere topic."""
-    is_searched = model.is_local and is_topic(text) and classify_message(text) is MessageKind.STATEMENT
-    return MessageKind.QUESTION if is_searched else None
+def _make_window(request: AgentRequest, turn: Turn | None) -> TurnWindow:
+    """Return what the model already has."""
+    return TurnWindow(request.text, frozenset() if turn is None else turn.list_known_messages())
 
 
-def _make_window(request: AgentRequest, model: ResolvedModel, turn: Turn | None) -> TurnWindow:
-    """Return what the model already has. `rem:local` quotes only what a search finds, so it has just the question."""
-    if turn is None:
-        return TurnWindow(request.text)
-    if model.is_local:
-        return TurnWindow(request.text, frozenset({(turn.session_id, turn.message_index)}))
-    return TurnWindow(request.text, turn.list_known_messages())
+def _find_previous(request: AgentRequest, turn: Turn | None) -> str:
+    """Return the message of the user before this one; "" for the first one."""
+    earlier = [*request.client_history, *(turn.history if turn is not None else ())]
+    return next((message.content for message in reversed(earlier) if message.role == Role.USER), "")
+
+
+def _make_model_error(schema: AgentSchema) -> ModelRequiredError:
+    return ModelRequiredError(
+        f"The agent {schema.name} needs a language model: set LLM__DEFAULT_MODEL (for example openai:gpt-4o), or name "
+        f"a model. Without one the agent {DEFAULT_AGENT} answers in plain text."
+    )
 
 
 def _can_look_up(schema: AgentSchema) -> bool:

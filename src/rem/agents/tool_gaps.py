@@ -75,11 +75,11 @@ async def store_tool_gaps(store: Store, reports: Sequence[ToolGapReport], sessio
     owner, ids = (store.scope.tenant_id, store.scope.user_id), store.executor.derived_ids
     privacy = store.executor.privacy.masking
     async with store.transaction() as transaction, transaction.executor.connection() as connection:
+        await connection.execute(query("agents/tool_gaps", "lock_gaps"), *owner)
         for report in reports:
-            # In the same order in every transaction, so that two of them cannot wait for each other.
-            for tool in sorted(report.missing_tools):
+            for tool in report.missing_tools:
                 await connection.execute(
-                    query("tool_gaps", "record_gap"),
+                    query("agents/tool_gaps", "record_gap"),
                     *owner,
                     ids.make("tool gap", *owner, report.agent, tool),
                     report.agent,
@@ -93,4 +93,4 @@ async def store_tool_gaps(store: Store, reports: Sequence[ToolGapReport], sessio
 async def count_gaps_of_all_users(database: Database, tenant_id: str, limit: int) -> list[dict[str, Any]]:
     """Return agent, tool, occurrences, users and updated_at of the gaps of a tenant, the most frequent first."""
     async with database.connection() as connection:
-        return [dict(row) for row in await connection.fetch(query("tool_gaps", "all_gaps"), tenant_id, limit)]
+        return [dict(row) for row in await connection.fetch(query("agents/tool_gaps", "all_gaps"), tenant_id, limit)]

@@ -9,6 +9,7 @@ from rem.models.file import File, ProcessingStatus
 from rem.models.message import Message, MessageKind, Role
 from rem.models.moment import Moment
 from rem.models.ontology import Ontology, OntologyConfig
+from rem.models.record import Record, RecordKind
 from rem.models.resource import Resource
 from rem.models.schema import Schema, SchemaKind
 from rem.models.session import Session, SharedSession
@@ -22,6 +23,7 @@ BUILTIN_ENTITIES: tuple[type[Entity], ...] = (
     SharedSession,
     File,
     Resource,
+    Record,
     Document,
     Moment,
     Ontology,
@@ -50,6 +52,8 @@ __all__ = [
     "Ontology",
     "OntologyConfig",
     "ProcessingStatus",
+    "Record",
+    "RecordKind",
     "Resource",
     "RiskLevel",
     "Role",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from uuid import UUID, uuid4
 
 from pydantic import (
@@ -27,6 +28,8 @@ from rem.models.field_types import JsonObject, UtcDateTime, check_label, check_t
 
 MAX_CLOCK_SKEW = timedelta(seconds=5)
 """Clocks of different machines differ; a time may be this far in the future."""
+_TEXT_FIELDS = ("text", "content", "body", "summary", "description")
+"""Names of the main text among several fields that are searched."""
 _TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}\Z")
 
 
@@ -41,9 +44,20 @@ class EntityType:
     """Fields that identify a row. The first one gives the key."""
     summary_field: str | None = None
     search_fields: tuple[str, ...] = ()
+    text_field: str | None = None
+    """The main text, which people read."""
 
 
 _NO_TYPE = EntityType("")
+
+
+class _Text:
+    """The attribute `Entity.text`. Unlike a property, it lets a subclass have a field of this name."""
+
+    def __get__(self, entity: Entity | None, owner: type[Entity]) -> str:
+        if entity is None:
+            raise AttributeError("text")
+        return owner.find_text(entity.__dict__)
 
 
 class Entity(BaseModel):
@@ -52,9 +66,16 @@ class Entity(BaseModel):
     The store sets `key`, the owner and the times. Subclass it with `table="…"` to define your own type.
     """
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True, ser_json_inf_nan="null")
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, ser_json_inf_nan="null", ignored_types=(_Text,))
 
     entity_type: ClassVar[EntityType]
+    if TYPE_CHECKING:
+
+        @property
+        def text(self) -> str:
+            """Return the text that people read, such as the content of a message; "" if there is none."""
+    else:
+        text = _Text()
 
     id: UUID = Field(default_factory=uuid4)
     tenant_id: str = "default"
@@ -89,6 +110,7 @@ class Entity(BaseModel):
         key_fields: tuple[str, ...] = ("name",),
         summary: str | None = None,
         search: tuple[str, ...] | list[str] = (),
+        text: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__pydantic_init_subclass__(**kwargs)
@@ -110,7 +132,20 @@ class Entity(BaseModel):
             tuple(key_fields),
             summary,
             tuple(search),
+            text or _choose_text_field(cls, search, summary),
         )
+
+    @classmethod
+    def find_text(cls, values: Mapping[str, object]) -> str:
+        """Return the text of fields by name, as `text` does for an entity."""
+        name = cls.text_field()
+        text = values.get(name) if name is not None else None
+        return text if isinstance(text, str) else ""
+
+    @classmethod
+    def text_field(cls) -> str | None:
+        """Return the name of the field that holds the text."""
+        return getattr(cls, "entity_type", _NO_TYPE).text_field
 
     @property
     def fields_to_write(self) -> frozenset[str]:
@@ -177,6 +212,12 @@ class Entity(BaseModel):
 
 _RESERVED_FIELDS = frozenset({"rem_row", "rem_revision"})
 """Columns that the upsert statement adds to the incoming rows."""
+
+
+def _choose_text_field(model: type[Entity], search: Sequence[str], summary: str | None) -> str | None:
+    if "text" in model.model_fields:
+        return "text"
+    return next((name for name in _TEXT_FIELDS if name in search), search[0] if search else summary)
 
 
 def _describe_corruption(model: type[Entity], row: dict[str, Any], error: ValidationError) -> str:

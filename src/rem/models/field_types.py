@@ -10,8 +10,15 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BeforeValidator
 
+from rem.text import clean_text
+
 MAX_JSON_DEPTH = 100
 """Deeper values would overflow the stack of recursive functions."""
+MAX_FOREIGN_DEPTH = 20
+MAX_FOREIGN_TEXT_CHARS = 2000
+MAX_FOREIGN_KEY_CHARS = 200
+MAX_FOREIGN_ITEMS = 200
+"""Limits for the properties of documents. The items are those of one list or mapping."""
 MAX_KEY_BYTES = 1024
 """A key is part of several indexes; an index entry holds at most about 2,700 bytes."""
 MIN_DATETIME = datetime(1, 1, 1, tzinfo=UTC)
@@ -68,6 +75,26 @@ def to_json_value(value: Any, path: str = "", depth: int = 0) -> Any:
     if isinstance(value, UUID):
         return str(value)
     raise ValueError(f"has a {type(value).__name__}{_at(path)}, which is not JSON")
+
+
+def shorten_json(value: Any, depth: int = 0) -> Any:
+    """Return any property of a document as JSON: cut long texts and collections, turn anything else into a text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, date):
+        return value.isoformat()
+    if depth < MAX_FOREIGN_DEPTH and isinstance(value, Mapping):
+        return {
+            clean_text(str(key))[:MAX_FOREIGN_KEY_CHARS]: shorten_json(item, depth + 1)
+            for key, item in list(value.items())[:MAX_FOREIGN_ITEMS]
+        }
+    if depth < MAX_FOREIGN_DEPTH and isinstance(value, list | tuple | set | frozenset):
+        return [shorten_json(item, depth + 1) for item in list(value)[:MAX_FOREIGN_ITEMS]]
+    return clean_text(str(value))[:MAX_FOREIGN_TEXT_CHARS]
 
 
 def _check_json_number(value: float, path: str) -> float:

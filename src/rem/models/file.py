@@ -19,8 +19,8 @@ class ProcessingStatus(StrEnum):
     FAILED = "failed"
 
 
-class File(Entity, table="files", summary="uri"):
-    """An ingested file. Its text is stored in resources."""
+class File(Entity, table="files", summary="uri", text="content"):
+    """An ingested file. Its text is stored in resources; LOOKUP adds it to the row as `content`."""
 
     name: Label
     uri: str | None = None

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from typing import Annotated
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from rem.errors import SessionNameError
 from rem.models.entity import Entity
 from rem.models.field_types import JsonObject, Label
 
 MAX_PROMPT_CHARS = 100_000
+_IGNORED_IN_KEYS = re.compile(r"[\s_\u00AD\u200B\u2060\uFEFF]")
+
+
+def check_session_name(name: str) -> str:
+    """Return `name`. Raise SessionNameError if it, or the key that it gets, would be read as the id of a session."""
+    try:
+        UUID(_IGNORED_IN_KEYS.sub("", unicodedata.normalize("NFKC", name)))
+    except ValueError:
+        return name
+    raise SessionNameError
+
+
+SessionName = Annotated[Label, AfterValidator(check_session_name)]
 
 
 class Session(
@@ -22,7 +39,7 @@ class Session(
 ):
     """A stored chat. It always has an owner. Deleting it deletes its messages."""
 
-    name: Label | None = None
+    name: SessionName | None = None
     mode: str = "normal"
     description: str | None = None
     agent_schema: str | None = None

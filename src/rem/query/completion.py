@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rem.db.sql import query as sql
 from rem.errors import InvalidInputError
 from rem.models.field_types import check_text
-from rem.query.language.grammar import DIRECTION, DIRECTIONS, MODE, MODES, VERBS, Clause
+from rem.query.grammar import DIRECTION, DIRECTIONS, MODE, MODES, VERBS, Clause
 from rem.query.verbs.lookup import require_table
 
 if TYPE_CHECKING:
@@ -70,5 +70,7 @@ async def find_keys(store: Store, prefix: str, *, table: str | None = None, limi
         raise InvalidInputError(f"The beginning of a key {error}.") from error
     await require_table(store, table)
     parameters = (store.scope.tenant_id, store.scope.user_id, prefix, table, limit)
-    rows = await store.executor.read(lambda connection: connection.fetch(sql("query", "keys_with_prefix"), *parameters))
+    rows = await store.executor.read(
+        lambda connection: connection.fetch(sql("query/query", "keys_with_prefix"), *parameters)
+    )
     return [KnownKey(*row) for row in rows]

@@ -9,14 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
+from rem.db.type_registry import UnknownTableError
 from rem.errors import InvalidInputError
-from rem.query.language.parser import parse_query, suggest_clause, suggest_quoted_text
+from rem.models.results import Note, Result, Steps
+from rem.query.parser import parse_query, suggest_clause, suggest_quoted_text
 from rem.query.read_time import DEFAULT_MAX_SECONDS, ReadTimeLimit
-from rem.query.result import QueryResult, Steps
-from rem.query.row_times import add_times
-from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
+from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse
 from rem.query.verbs.fuzzy import run_fuzzy
-from rem.query.verbs.lookup import run_lookup
+from rem.query.verbs.lookup import require_table, run_lookup
 from rem.query.verbs.sql import run_sql
 from rem.query.verbs.traverse import run_traverse
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rem.db.sandbox import SqlSandbox
     from rem.db.store import Store
     from rem.query.verbs.search import Searcher
-    from rem.retrieval.reranker import RowReranker
 
 
 class QueryExecutor:
@@ -36,15 +35,13 @@ class QueryExecutor:
         searcher: Searcher,
         sandbox: SqlSandbox,
         now: datetime | None = None,
-        answer_reranker: RowReranker | None = None,
         max_seconds: float = DEFAULT_MAX_SECONDS,
     ) -> None:
         """Resolve words such as "yesterday" on the day of `now` and in its time zone (default: the clock, in UTC).
 
-        `answer_reranker` orders the rows of answers to questions in plain words. After `max_seconds`, LOOKUP, FUZZY and
-        TRAVERSE raise QueryTimeoutError; `searcher` and `sandbox` have their own limits.
+        After `max_seconds`, LOOKUP, FUZZY and TRAVERSE raise QueryTimeoutError; `searcher` and `sandbox` have their own
+        limits.
         """
-        self.answer_reranker = answer_reranker
         self._store = store
         self._searcher = searcher
         self._sandbox = sandbox
@@ -56,7 +53,7 @@ class QueryExecutor:
         """The time at which the queries are asked."""
         return self._now or datetime.now(UTC)
 
-    async def run(self, query: str | Query, text: str | None = None) -> QueryResult:
+    async def run(self, query: str | Query, text: str | None = None) -> Result:
         """Run a query, given as text or as its tree. Raise QuerySyntaxError if the text is not a valid query.
 
         `text` is the text of a tree that was parsed from it. Messages about mistakes quote it.
@@ -67,18 +64,29 @@ class QueryExecutor:
             with steps.measure("parse"):
                 query = parse_query(text)
         if text is None:
-            return add_times(await self._run_tree(query), self.now.tzinfo)
+            return await self._complete(await self._run_tree(query))
         try:
             result = await self._run_tree(query)
         except InvalidInputError as error:
-            suggestion = self._suggest_quotes(error, text, query)
+            suggestion = _suggest_quotes(error, text, query)
             if suggestion is None:
                 raise
             raise InvalidInputError(f"{error}\nDid you mean: {suggestion}") from error
         notes = (*result.notes, *note_misspelt_clause(text))
-        return add_times(replace(result, steps=(*steps, *result.steps), notes=notes), self.now.tzinfo)
+        return await self._complete(replace(result, steps=(*steps, *result.steps), notes=notes))
 
-    async def _run_tree(self, query: Query) -> QueryResult:
+    async def _complete(self, result: Result) -> Result:
+        """Return the result with the classes of its tables, and its times in the zone of the caller."""
+        models = self._store.types.models
+        for hit in result.hits:
+            if hit.table not in models:
+                await require_table(self._store, hit.table)
+        zone = self.now.tzinfo
+        if zone is None or zone is UTC:
+            return result
+        return replace(result, hits=[replace(hit, zone=zone) for hit in result.hits])
+
+    async def _run_tree(self, query: Query) -> Result:
         match query:
             case Lookup():
                 async with ReadTimeLimit(self.max_seconds):
@@ -96,27 +104,27 @@ class QueryExecutor:
                     return await run_traverse(self._store, query, start)
         raise InvalidInputError(f"A query is a text or a query tree, not {type(query).__name__}.")
 
-    async def _run_start(self, query: Query) -> QueryResult:
+    async def _run_start(self, query: Query) -> Result:
         """Run the query that gives the start nodes of TRAVERSE. It needs no texts of files."""
         if isinstance(query, Lookup):
             async with ReadTimeLimit(self.max_seconds):
                 return await run_lookup(self._store, query, with_texts=False)
         return await self._run_tree(query)
 
-    def _suggest_quotes(self, error: InvalidInputError, text: str, query: Query) -> str | None:
-        """Return the query with its text in quotes, if a word of the text may have been parsed as a clause.
 
-        In "SEARCH what comes from May" there is no table May. Return None if the table exists.
-        """
-        table = None if isinstance(query, Sql | Traverse) else query.table
-        has_other_cause = table is None or table in self._store.types.models or "Did you mean" in str(error)
-        return None if has_other_cause else suggest_quoted_text(text)
+def _suggest_quotes(error: InvalidInputError, text: str, query: Query) -> str | None:
+    """Return the query with its text in quotes, if a word of the text may have been parsed as a clause.
+
+    In "SEARCH what comes from May" there is no table May.
+    """
+    is_word = isinstance(error, UnknownTableError) and error.nearest is None and not isinstance(query, Sql | Traverse)
+    return suggest_quoted_text(text) if is_word else None
 
 
-def note_misspelt_clause(query: str) -> tuple[str, ...]:
+def note_misspelt_clause(query: str) -> tuple[Note, ...]:
     """Return a note if a word of the query's text is probably a misspelt clause."""
     suggestion = suggest_clause(query)
-    return () if suggestion is None else (f"Did you mean: {suggestion}",)
+    return () if suggestion is None else (Note("misspelt", f"Did you mean: {suggestion}"),)
 
 
 def _resolve_times(query: Search, now: datetime) -> Search:

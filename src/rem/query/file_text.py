@@ -50,7 +50,9 @@ async def read_file_texts(
         return {}
     scope = store.scope
     parameters = (scope.tenant_id, scope.user_id, list(file_ids), max_chars)
-    rows = await store.executor.read(lambda connection: connection.fetch(query("query", "file_texts"), *parameters))
+    rows = await store.executor.read(
+        lambda connection: connection.fetch(query("query/query", "file_texts"), *parameters)
+    )
     parts: dict[UUID, list[str]] = {}
     next_keys: dict[UUID, str] = {}
     totals: dict[UUID, int] = {}

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rem.db.sql import query as sql
 from rem.errors import NotFoundError
-from rem.query.row_times import find_time
-from rem.query.syntax_tree import Lookup, Traverse
+from rem.models.results import Hit
+from rem.query.tree import Lookup, Traverse
 from rem.query.verbs.lookup import require_table, run_lookup
 from rem.query.verbs.traverse import run_traverse
 from rem.text import collapse_spaces
@@ -25,7 +25,6 @@ MAX_FILTERED_NODES = 10_000
 """With a filter by table or time, so many nodes are looked at."""
 MAX_NAME_CHARS = 80
 MAX_EXCERPT_CHARS = 200
-_TEXT_FIELDS = ("content", "summary", "description")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class NodeFilter:
             return False
         if node.happened_at is None:
             return True
-        time = datetime.fromisoformat(node.happened_at)
+        time = node.happened_at
         return (self.since is None or time >= self.since) and (self.until is None or time < self.until)
 
 
@@ -63,7 +62,7 @@ class Node:
     excerpt: str
     depth: int
     """The number of edges from the start; 0 for the start itself."""
-    happened_at: str | None
+    happened_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +104,15 @@ async def find_neighbourhood(
         await require_table(store, name)
     lookup = Lookup((key,), table)
     start = await run_lookup(store, lookup, with_texts=False)
-    if not start.results:
+    if not start.hits:
         raise NotFoundError(f"Nothing is stored under {key!r}.")
     walk = Traverse(lookup, tuple(edge_types), depth=depth, direction="both")
     max_nodes = limit + 1 if wanted.is_empty else MAX_FILTERED_NODES
     reached = await run_traverse(store, walk, start, max_nodes=max_nodes)
-    first = [_make_node(row, 0) for row in start.results]
-    others = [node for row in reached.results if wanted.accepts(node := _make_node(row, row["depth"]))]
+    first = [_make_node(hit, 0) for hit in start.hits]
+    others = [node for hit in reached.hits if hit.walk and wanted.accepts(node := _make_node(hit, hit.walk.depth))]
     nodes = [*first, *others[: max(limit - len(first), 0)]]
-    is_cut = len(first) + len(others) > len(nodes) or len(reached.results) >= max_nodes
+    is_cut = len(first) + len(others) > len(nodes) or len(reached.hits) >= max_nodes
     edges = await _load_edges(store, nodes, edge_types)
     connected = set(_find_connected(first, edges))
     # A filter may have taken away the nodes that connect others with the start.
@@ -124,7 +123,7 @@ async def find_neighbourhood(
 async def _load_edges(store: Store, nodes: Sequence[Node], edge_types: Sequence[str]) -> list[GraphEdge]:
     rows = await store.executor.read(
         lambda connection: connection.fetch(
-            sql("query", "edges_between"),
+            sql("query/query", "edges_between"),
             store.scope.tenant_id,
             store.scope.user_id,
             [node.table for node in nodes],
@@ -149,20 +148,18 @@ def _find_connected(start: Sequence[Node], edges: Sequence[GraphEdge]) -> Iterat
         level = set().union(*(neighbours[node] for node in level)) - seen
 
 
-def _make_node(row: dict[str, Any], depth: int) -> Node:
-    record: dict[str, Any] = row["record"]
-    texts = (record.get(field) for field in _TEXT_FIELDS)
-    text = collapse_spaces(next((text for text in texts if isinstance(text, str) and text.strip()), ""))
+def _make_node(hit: Hit, depth: int) -> Node:
+    text = collapse_spaces(hit.text)
     # The key of a message says nothing to people.
-    name = str(record.get("name") or (text if row["table"] == "messages" else "") or row["key"])
+    name = str(hit.record.get("name") or (text if hit.table == "messages" else "") or hit.key)
     return Node(
-        UUID(record["id"]),
-        row["table"],
-        row["key"],
+        UUID(hit.id),
+        hit.table,
+        hit.key,
         _shorten(name, MAX_NAME_CHARS),
         _shorten(text, MAX_EXCERPT_CHARS),
         depth,
-        find_time(row["table"], record),
+        hit.happened_at,
     )
 
 

@@ -55,21 +55,6 @@ class Period:
     until: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class TimePhrase:
-    """A time in a text: the period that it stands for, and its offsets."""
-
-    period: Period
-    start: int
-    end: int
-    is_past: bool
-    """Whether the words say that the time is over ("last week"), unlike "in July"."""
-
-    def remove_from(self, text: str) -> str:
-        """Return the text without the phrase."""
-        return " ".join(f"{text[: self.start]} {text[self.end :]}".split())
-
-
 def resolve_time(text: str, now: datetime) -> datetime | None:
     """Return the time that a text names, or None. A word for a period, such as "last week", names its beginning."""
     text = " ".join(text.split())
@@ -90,14 +75,16 @@ def is_time_word(word: str) -> bool:
     return any(word in words for words in _vocabulary().values()) or any(word in _labels(name) for name in sections)
 
 
-def find_time_phrase(text: str, now: datetime) -> TimePhrase | None:
-    """Return the first time in a text, or None. The name of a month or day counts only after a word such as "in"."""
+def find_time_phrase(text: str, now: datetime) -> Period | None:
+    """Return the period of the first time in a text, or None.
+
+    The name of a month or day counts only after a word such as "in".
+    """
     reader = _Reader(text[:MAX_PHRASE_CHARS], now)
     for index in range(len(reader.tokens)):
         found = reader.read_phrase(index)
         if found is not None and not reader.is_part_of_word(index, found.next):
-            end = reader.tokens[found.next - 1].end
-            return TimePhrase(found.period, reader.tokens[index].start, end, found.is_past)
+            return found.period
     return None
 
 
@@ -118,7 +105,6 @@ class _Found(NamedTuple):
 
     period: Period
     next: int
-    is_past: bool = False
 
 
 class _Reader:
@@ -150,7 +136,7 @@ class _Reader:
             found = self.read_period(index + 1, is_marked=True)
             words = next(words for words in _OPEN_PERIODS if self._is(index, words))
             if found is not None:
-                return _Found(_open(found.period, words), found.next, words == "since" or found.is_past)
+                return _Found(_open(found.period, words), found.next)
         if self._is(index, "from_words") and self._is(index + 1, "unclear_months") and not self._is_number(index + 2):
             return None
         if any(self._is(index, words) for words in ("in_words", "on_words", "from_words")):
@@ -173,7 +159,7 @@ class _Reader:
                 continue
             beginning = self._read_beginning(first, day if start is None else None, last.period.since)
             if beginning is not None and last.period.until is not None and beginning < last.period.until:
-                return _Found(Period(beginning, last.period.until), last.next, last.is_past)
+                return _Found(Period(beginning, last.period.until), last.next)
         return None
 
     def _read_beginning(self, index: int, day: int | None, end: datetime) -> datetime | None:
@@ -241,14 +227,14 @@ class _Reader:
             days, after = 2, index + 3
         if days is None:
             return None
-        return self._read_day_part(self._today - timedelta(days=days), after, is_past=days > 0)
+        return self._read_day_part(self._today - timedelta(days=days), after)
 
-    def _read_day_part(self, day: datetime, after: int, *, is_past: bool) -> _Found:
+    def _read_day_part(self, day: datetime, after: int) -> _Found:
         part = self._label_of(after, "day_parts")
         if part is None:
-            return _Found(_make_days(day, 1), after, is_past)
+            return _Found(_make_days(day, 1), after)
         first, last = _DAY_PARTS[part]
-        return _Found(Period(day + timedelta(hours=first), day + timedelta(hours=last)), after + 1, is_past)
+        return _Found(Period(day + timedelta(hours=first), day + timedelta(hours=last)), after + 1)
 
     def _read_this_or_last(self, index: int) -> _Found | None:
         is_this, is_last, is_past = (self._is(index, words) for words in ("this", "last", "past"))
@@ -259,13 +245,13 @@ class _Reader:
             count, after = self._read_count(after)
             unit = self._get_unit(after)
             if unit and unit != "weekend" and (count or is_past):
-                return _Found(Period(self._go_back(unit, count or 1), None), after + 1, is_past=True)
+                return _Found(Period(self._go_back(unit, count or 1), None), after + 1)
             if count:
                 return None
         if part := self._label_of(after, "day_parts"):
             # "Last night" began yesterday.
             day = self._today - timedelta(days=1) if not is_this else self._today
-            return self._read_day_part(day, after, is_past=not is_this) if is_this or part == "night" else None
+            return self._read_day_part(day, after) if is_this or part == "night" else None
         if unit := self._get_unit(after):
             return self._read_unit(unit, after + 1, back=0 if is_this else 1) if unit != "hour" else None
         if month := self._get_month(after):
@@ -275,22 +261,22 @@ class _Reader:
             return None
         if is_this:
             monday = self._today - timedelta(days=self._today.weekday())
-            return self._read_day_part(monday + timedelta(days=_WEEKDAYS.index(weekday)), after + 1, is_past=False)
-        return self._read_weekday(weekday, after + 1, is_past=True)
+            return self._read_day_part(monday + timedelta(days=_WEEKDAYS.index(weekday)), after + 1)
+        return self._read_weekday(weekday, after + 1)
 
     def _read_last_month(self, month: int, after: int, *, is_this: bool) -> _Found | None:
         beginning = self._today.replace(day=1, month=month)
         if not is_this and (self._today.year, month) >= (self._today.year, self._today.month):
             beginning = beginning.replace(year=beginning.year - 1)
-        return self._found_month(beginning, after, is_past=not is_this)
+        return self._found_month(beginning, after)
 
     def _read_unit(self, unit: str, after: int, back: int) -> _Found:
         """Return this week, last month and so on, as a period of the calendar."""
         if unit == "weekend":
             saturday = self._today - timedelta(days=self._today.weekday() - 5 + 7 * back)
-            return _Found(_make_days(saturday, 2), after, back > 0)
+            return _Found(_make_days(saturday, 2), after)
         beginning = _shift(_truncate(self._today, unit), unit, -back)
-        return _Found(Period(beginning, _shift(beginning, unit, 1)), after, back > 0)
+        return _Found(Period(beginning, _shift(beginning, unit, 1)), after)
 
     def _read_ago(self, index: int) -> _Found | None:
         """Read "two weeks ago" or "vor zwei Wochen" as the week of that day; "three days ago" is that day."""
@@ -302,9 +288,9 @@ class _Reader:
         after += 1 if is_before else 2
         if unit == "hour":
             hour, moment = timedelta(hours=1), self._now - timedelta(hours=count)
-            return _Found(Period(moment - hour, moment + hour), after, is_past=True)
+            return _Found(Period(moment - hour, moment + hour), after)
         beginning = _truncate(_shift(self._today, unit, -count), unit)
-        return _Found(Period(beginning, _shift(beginning, unit, 1)), after, is_past=True)
+        return _Found(Period(beginning, _shift(beginning, unit, 1)), after)
 
     def _read_name(self, index: int) -> _Found | None:
         """Read what is a time only after a preposition: a month, a weekday, a year, "the weekend" or 3.5.2026."""
@@ -317,17 +303,17 @@ class _Reader:
                 beginning = beginning.replace(year=beginning.year - 1)
             return self._found_month(beginning, index + 1)
         if (weekday := self._label_of(index, "weekdays")) is not None:
-            return self._read_weekday(weekday, index + 1, is_past=False)
+            return self._read_weekday(weekday, index + 1)
         if year := self._get_year(index):
             return _Found(Period(_make_day(self._today, year, 1, 1), _make_day(self._today, year + 1, 1, 1)), index + 1)
         if self._get_unit(index) == "weekend":
             return self._read_unit("weekend", index + 1, back=0 if self._today.weekday() >= 5 else 1)
         return None
 
-    def _read_weekday(self, weekday: str, after: int, *, is_past: bool) -> _Found:
+    def _read_weekday(self, weekday: str, after: int) -> _Found:
         """Return the last such day before today."""
         days = (self._today.weekday() - _WEEKDAYS.index(weekday)) % 7 or 7
-        return self._read_day_part(self._today - timedelta(days=days), after, is_past=is_past)
+        return self._read_day_part(self._today - timedelta(days=days), after)
 
     def _read_count(self, index: int) -> tuple[int, int]:
         """Return a number in digits or words and the index after it; 0 if there is none."""
@@ -382,10 +368,10 @@ class _Reader:
     def _found_day(self, day: datetime | None, after: int) -> _Found | None:
         return _Found(_make_days(day, 1), after) if day is not None else None
 
-    def _found_month(self, beginning: datetime | None, after: int, *, is_past: bool = False) -> _Found | None:
+    def _found_month(self, beginning: datetime | None, after: int) -> _Found | None:
         if beginning is None:
             return None
-        return _Found(Period(beginning, _shift(beginning, "month", 1)), after, is_past)
+        return _Found(Period(beginning, _shift(beginning, "month", 1)), after)
 
 
 @cache

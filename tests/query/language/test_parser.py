@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rem.query.language.operands import OrderTerm, parse_order_by
-from rem.query.language.parser import parse_query, suggest_clause
-from rem.query.language.printer import print_query
-from rem.query.syntax_tree import Fuzzy, Lookup, Query, Search, Sql, Traverse, to_json
+from rem.query.operands import OrderTerm, parse_order_by
+from rem.query.parser import parse_query, suggest_clause
+from rem.query.printer import print_query
+from rem.query.tree import Fuzzy, Lookup, Query, Search, Sql, Traverse, to_json
 
 
 def _start(query: str) -> Query:

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rem.errors import QueryLimitError, QuerySyntaxError
-from rem.query.language.grammar import MAX_QUERY_CHARS
-from rem.query.language.parser import parse_query
-from rem.query.language.printer import print_query
-from rem.query.syntax_tree import Query
+from rem.query.grammar import MAX_QUERY_CHARS
+from rem.query.parser import parse_query
+from rem.query.printer import print_query
+from rem.query.tree import Query
 from tests.query.conformance_cases import SEEDS
 
 pytestmark = pytest.mark.slow

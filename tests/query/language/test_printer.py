@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from rem.query.language.parser import parse_query
-from rem.query.language.printer import print_query
-from rem.query.syntax_tree import Query
+from rem.query.parser import parse_query
+from rem.query.printer import print_query
+from rem.query.tree import Query
 from tests.query.conformance_cases import CASES
 from tests.query.query_strategies import queries
 

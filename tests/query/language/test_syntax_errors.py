@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rem.errors import InvalidInputError, QuerySyntaxError
-from rem.query.language.parser import parse_query
+from rem.query.parser import parse_query
 
 
 def catch_error(query: str) -> QuerySyntaxError:

@@ -10,8 +10,8 @@ from rem.db.conditions import And, Between, Compare, Condition, ConditionCompile
 from rem.db.table import get_table
 from rem.errors import QuerySyntaxError
 from rem.models import Resource
-from rem.query.language.parser import parse_query
-from rem.query.syntax_tree import Search
+from rem.query.parser import parse_query
+from rem.query.tree import Search
 
 
 def parse_where(where: str) -> Condition:

@@ -11,7 +11,7 @@ from rem.db.store import Store
 from rem.errors import InvalidInputError, QuerySyntaxError
 from rem.models import Entity, Moment, Resource, Session, User
 from rem.models.field_types import utc_now
-from rem.query.syntax_tree import Lookup
+from rem.query.tree import Lookup
 from tests.query.stub_executor import query_keys, run_query
 
 
@@ -22,9 +22,9 @@ class Planet(Entity, table="planets"):
 async def test_row_has_table_key_asked_and_record(alice: Store) -> None:
     stored = await alice.upsert(User(name="Sarah Chen", email="sarah@example.com", summary="Runs the platform."))
     result = await run_query(alice, "LOOKUP users/SARAH@example.com")
-    assert result.query_type == "LOOKUP"
+    assert result.verb == "LOOKUP"
     assert result.notes == ()
-    (row,) = result.results
+    (row,) = result.list_rows()
     assert (row["table"], row["key"], row["asked"]) == ("users", "sarah-chen", "users/SARAH@example.com")
     assert row["record"]["id"] == str(stored.id)
     assert row["record"]["summary"] == "Runs the platform."
@@ -34,7 +34,7 @@ async def test_row_has_table_key_asked_and_record(alice: Store) -> None:
 async def test_matches_come_in_the_order_of_the_keys(alice: Store) -> None:
     await alice.upsert_many([Resource(name=f"r {n}") for n in range(4)])
     result = await run_query(alice, 'LOOKUP "r 3", nobody, r_1, R-3, "r 0"')
-    assert [(row["asked"], row["key"]) for row in result.results] == [
+    assert [(row["asked"], row["key"]) for row in result.list_rows()] == [
         ("r 3", "r-3"),
         ("r_1", "r-1"),
         ("R-3", "r-3"),
@@ -47,11 +47,13 @@ async def test_note_lists_missing_keys_and_proposes_fuzzy(alice: Store) -> None:
     await alice.upsert(Resource(name="known"))
     result = await run_query(alice, 'LOOKUP known, sara, "say \\"hi\\""')
     assert result.count == 1
-    assert result.notes == ('No match for sara, say "hi". FUZZY "sara" finds similar keys.',)
+    (note,) = result.notes
+    assert (note.code, note.text) == ("missing_key", 'No match for sara, say "hi". FUZZY "sara" finds similar keys.')
     many = await run_query(alice, Lookup(tuple(f"k{n}" for n in range(9))))
-    assert many.notes == ('No match for k0, k1, k2, k3, k4 and 4 more. FUZZY "k0" finds similar keys.',)
+    (note,) = many.notes
+    assert note.text == 'No match for k0, k1, k2, k3, k4 and 4 more. FUZZY "k0" finds similar keys.'
     (note,) = (await run_query(alice, Lookup(("x" * 1_000_000,)))).notes
-    assert len(note) < 300
+    assert len(note.text) < 300
 
 
 async def test_own_rows_come_before_shared_rows_without_other_users_rows(
@@ -60,18 +62,20 @@ async def test_own_rows_come_before_shared_rows_without_other_users_rows(
     await shared.upsert(Resource(name="Handbook", content="ours"))
     await alice.upsert(Resource(name="Handbook", content="mine"))
     await bob.upsert(Resource(name="Handbook", content="bob's"))
-    elsewhere = rem.store("alice@example.com", tenant="elsewhere")
-    contents = [row["record"]["content"] for row in (await run_query(alice, "LOOKUP handbook")).results]
+    elsewhere = rem.for_user("alice@example.com", tenant="elsewhere").store
+    contents = [row["record"]["content"] for row in (await run_query(alice, "LOOKUP handbook")).list_rows()]
     assert contents == ["mine", "ours"]
-    assert [row["record"]["content"] for row in (await run_query(shared, "LOOKUP handbook")).results] == ["ours"]
+    assert [row["record"]["content"] for row in (await run_query(shared, "LOOKUP handbook")).list_rows()] == ["ours"]
     assert (await run_query(elsewhere, "LOOKUP handbook")).count == 0
 
 
 async def test_table_restricts_matches_and_unknown_table_is_an_error(alice: Store) -> None:
     await alice.upsert(Resource(name="Apollo"))
     await alice.upsert(Moment(name="Apollo"))
-    assert [row["table"] for row in (await run_query(alice, "LOOKUP apollo")).results] == ["moments", "resources"]
-    assert [row["table"] for row in (await run_query(alice, "LOOKUP apollo FROM resources")).results] == ["resources"]
+    assert [row["table"] for row in (await run_query(alice, "LOOKUP apollo")).list_rows()] == ["moments", "resources"]
+    assert [row["table"] for row in (await run_query(alice, "LOOKUP apollo FROM resources")).list_rows()] == [
+        "resources"
+    ]
     with pytest.raises(InvalidInputError, match=r"There is no table 'resource'\. Did you mean 'resources'\?"):
         await run_query(alice, "LOOKUP apollo FROM resource")
 
@@ -87,8 +91,8 @@ async def test_large_and_uncached_rows_are_complete(alice: Store) -> None:
     await alice.upsert(Resource(name="Long", content="x" * 50_000))
     session = await alice.upsert(Session(name="Chat"))
     result = await run_query(alice, f'LOOKUP long, "{session.id}"')
-    assert len(result.results[0]["record"]["content"]) == 50_000
-    assert result.results[1]["key"] == "chat"
+    assert len(result.list_rows()[0]["record"]["content"]) == 50_000
+    assert result.list_rows()[1]["key"] == "chat"
 
 
 async def test_deleted_and_expired_rows_are_not_found(alice: Store) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rem import Message, Rem, Resource, Session
 from rem.db.store import Store
-from rem.query.syntax_tree import Search
+from rem.query.tree import Search
 from tests.cases import cases
 
 ALICE = "alice@example.com"
@@ -16,8 +16,8 @@ FILLER = (
 
 async def _first_text(rem: Rem, query: str, table: str | None = None) -> str:
     """Return the passage of the first hit."""
-    result = await rem.query(Search(query, table=table), user=ALICE)
-    return str(result.results[0]["passage"]["text"])
+    result = await rem.for_user(ALICE).query(Search(query, table=table))
+    return str(result.list_rows()[0]["passage"]["text"])
 
 
 async def test_ticket_numbers_rank_first(rem: Rem, alice: Store) -> None:
@@ -28,7 +28,7 @@ async def test_ticket_numbers_rank_first(rem: Rem, alice: Store) -> None:
         )
         for number in numbers
     )
-    await rem.index(user=ALICE)
+    await rem.for_user(ALICE).index()
     for number in numbers[::15]:
         for query in (f"Ticket {number}", f"What was in ticket {number}?"):
             assert (await _first_text(rem, query)).startswith(f"Ticket {number}:"), query
@@ -101,8 +101,8 @@ async def test_identifier_in_message_ranks_above_replies(rem: Rem, alice: Store)
     )
     for table in (None, "messages"):
         assert "AB-307" in await _first_text(rem, "What about order AB-307?", table)
-    found = await rem.query('SEARCH "AB-307" FROM sessions', user=ALICE)
-    assert "AB-307" in found.results[0]["passage"]["text"]
+    found = await rem.for_user(ALICE).query('SEARCH "AB-307" FROM sessions')
+    assert "AB-307" in found.list_rows()[0]["passage"]["text"]
 
 
 async def test_title_with_identifier_ranks_first(rem: Rem, alice: Store) -> None:
@@ -110,24 +110,24 @@ async def test_title_with_identifier_ranks_first(rem: Rem, alice: Store) -> None
         Resource(name=f"Ticket {number}", content=f"It is about {SUBJECTS[number % 4]}.")
         for number in range(1700, 1740)
     )
-    result = await rem.query('SEARCH "ticket 1721" LIMIT 1', user=ALICE)
-    assert result.results[0]["record"]["name"] == "Ticket 1721"
+    result = await rem.for_user(ALICE).query('SEARCH "ticket 1721" LIMIT 1')
+    assert result.list_rows()[0]["record"]["name"] == "Ticket 1721"
 
 
 async def test_exact_match_respects_filters(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Old", content="Ticket 1721 is closed.", metadata={"state": "closed"}))
     await alice.upsert(Resource(name="New", content="Another ticket is open.", metadata={"state": "open"}))
-    await rem.store("bob@example.com").upsert(Resource(name="Secret", content="Ticket 4711 belongs to Bob."))
-    result = await rem.query("SEARCH \"ticket 1721\" WHERE name = 'New'", user=ALICE)
-    assert [row["key"] for row in result.results] == ["new"]
-    result = await rem.query('SEARCH "ticket 4711"', user=ALICE)
-    assert all("4711" not in row["passage"]["text"] for row in result.results)
+    await rem.for_user("bob@example.com").store.upsert(Resource(name="Secret", content="Ticket 4711 belongs to Bob."))
+    result = await rem.for_user(ALICE).query("SEARCH \"ticket 1721\" WHERE name = 'New'")
+    assert [row["key"] for row in result.list_rows()] == ["new"]
+    result = await rem.for_user(ALICE).query('SEARCH "ticket 4711"')
+    assert all("4711" not in row["passage"]["text"] for row in result.list_rows())
 
 
 async def test_score_stays_below_one(rem: Rem, alice: Store) -> None:
     await alice.upsert(Resource(name="Note", content="Ticket 1721 is closed."))
-    result = await rem.query('SEARCH "Ticket 1721 is closed."', user=ALICE)
-    assert 0 < result.results[0]["score"] <= 1
+    result = await rem.for_user(ALICE).query('SEARCH "Ticket 1721 is closed."')
+    assert 0 < result.list_rows()[0]["score"] <= 1
 
 
 async def test_item_of_many_texts_is_not_compared_but_a_phrase_of_common_words_is(rem: Rem, alice: Store) -> None:
@@ -136,10 +136,10 @@ async def test_item_of_many_texts_is_not_compared_but_a_phrase_of_common_words_i
         for number in range(400)
     )
     await alice.upsert(Resource(name="Toast", content="PRJ-7: Marta said that the team of the payroll is the best."))
-    await rem.index(user=ALICE)
-    common = await rem.query(Search("PRJ-7"), user=ALICE)
-    assert [step.rows for step in common.steps if step.name == "exact"] == [0]
-    assert common.results[0]["passage"]["text"].startswith("PRJ-7")
+    await rem.for_user(ALICE).index()
+    common = await rem.for_user(ALICE).query(Search("PRJ-7"))
+    assert {step.rows for step in common.steps if step.name == "exact"} == {0}
+    assert common.list_rows()[0]["passage"]["text"].startswith("PRJ-7")
     assert (await _first_text(rem, 'PRJ-7 "the team of the payroll"')).startswith("PRJ-7: Marta")
 
 
@@ -150,8 +150,8 @@ async def test_phrase_is_found_deep_in_a_long_text_and_across_its_passages(rem: 
     await alice.upsert(Resource(name="Long", content=" ".join(sentences)))
     await alice.upsert(Resource(name="Other", content="A kettle of silver, number 390, whistled for long."))
     for number in (0, 5, 6, 7, 8, 390, 399):
-        result = await rem.query(f"SEARCH \"'silver kettle number {number}'\"", user=ALICE)
-        first = result.results[0]
+        result = await rem.for_user(ALICE).query(f"SEARCH \"'silver kettle number {number}'\"")
+        first = result.list_rows()[0]
         assert first["record"]["name"] == "Long"
         text, passage = " ".join(sentences), first["passage"]
         place = text.index(f"silver kettle number {number} ")

@@ -10,7 +10,7 @@ import pytest
 
 from rem import Rem, Resource
 from rem.settings import EmbeddingSettings, Settings
-from tests.embeddings.scripted_server import Reply, ScriptedServer
+from tests.search.embedders.scripted_server import Reply, ScriptedServer
 
 pytestmark = pytest.mark.slow
 
@@ -45,12 +45,13 @@ def _embed(body: dict[str, list[str]]) -> object:
 
 _NEAREST = """
     SELECT cardinality(rem.rem_nearest_passages(
-      'default', 'alice', NULL, NULL, NULL, false, tstzrange($1, '2026-08-01'), true, m.id, 4, '[1,0,0,0]',
+      'default', 'alice', NULL, NULL, NULL, false, tstzrange($1, '2026-08-01'), '{statement}', m.id, 4, '[1,0,0,0]',
       '{}/1000000000', 5))
     FROM rem.embedding_models m WHERE m.is_current"""
 _RARE_WORDS = """
     SELECT cardinality(rem.rem_passages_with_rare_words(
-      'default', 'alice', NULL, NULL, NULL, false, tstzrange($1, '2026-08-01'), true, NULL, NULL, t.terms, 20050, 5))
+      'default', 'alice', NULL, NULL, NULL, false, tstzrange($1, '2026-08-01'), '{statement}', NULL, NULL,
+      t.terms, 20050, 5))
     FROM rem.rem_query_terms('default', 'lighthouse', '', '') t"""
 
 
@@ -64,12 +65,12 @@ async def _count_probed(rem: Rem, statement: str, since: str) -> int:
 async def _check_search_among_others(rem: Rem) -> None:
     """Check that all passages are compared if the vector index reaches only those of other owners."""
     lamps = [Resource(name=f"Lamp {number}", content=f"lamp {number}") for number in range(400)]
-    await rem.store("carol").upsert_many(lamps)
-    await rem.index(everyone=True)
+    await rem.for_user("carol").store.upsert_many(lamps)
+    await rem.index()
     async with rem.database.connection() as connection:
         await connection.execute("ALTER FUNCTION rem.rem_nearest_passages SET hnsw.max_scan_tuples = 1")
-    found = await rem.query('SEARCH "beacon" MODE vector LIMIT 1', user="alice")
-    assert [row["key"] for row in found.results] == ["row-77"]
+    found = await rem.for_user("alice").query('SEARCH "beacon" MODE vector LIMIT 1')
+    assert [row.key for row in found.hits] == ["row-77"]
     assert {"probe by meaning", "scan"} <= {step.name for step in found.steps}
 
 
@@ -83,23 +84,23 @@ async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
             july = datetime(2026, 7, 3, tzinfo=UTC)
             rows[77] = Resource(name="Row 77", content="the lighthouse keeper", timestamp=july)
             rows[88] = Resource(name="Row 88", content="a zebra crossing")
-            await rem.store("alice").upsert_many(rows)
-            await rem.store("bob").upsert(Resource(name="Bob's", content="the lighthouse and the zebra"))
-            await rem.index(everyone=True)
+            await rem.for_user("alice").store.upsert_many(rows)
+            await rem.for_user("bob").store.upsert(Resource(name="Bob's", content="the lighthouse and the zebra"))
+            await rem.index()
 
-            by_meaning = await rem.query('SEARCH "beacon" MODE vector LIMIT 1', user="alice")
-            assert [row["key"] for row in by_meaning.results] == ["row-77"]
-            by_words = await rem.query('SEARCH "zebra" MODE text', user="alice")
-            assert [row["key"] for row in by_words.results] == ["row-88"]
-            both = await rem.query('SEARCH "beacon zebra" LIMIT 10', user="alice")
-            assert {"row-77", "row-88"} <= {row["key"] for row in both.results}
+            by_meaning = await rem.for_user("alice").query('SEARCH "beacon" MODE vector LIMIT 1')
+            assert [row.key for row in by_meaning.hits] == ["row-77"]
+            by_words = await rem.for_user("alice").query('SEARCH "zebra" MODE text')
+            assert [row.key for row in by_words.hits] == ["row-88"]
+            both = await rem.for_user("alice").query('SEARCH "beacon zebra" LIMIT 10')
+            assert {"row-77", "row-88"} <= {row.key for row in both.hits}
             assert {"probe by meaning", "probe by words"} <= {step.name for step in both.steps}
-            filtered = await rem.query("SEARCH \"zebra\" WHERE name = 'Row 77' MODE text", user="alice")
+            filtered = await rem.for_user("alice").query("SEARCH \"zebra\" WHERE name = 'Row 77' MODE text")
             assert filtered.count == 0
-            in_july = await rem.query('SEARCH "beacon zebra" SINCE 2026-07-01 UNTIL 2026-08-01', user="alice")
-            assert [row["key"] for row in in_july.results] == ["row-77"]
+            in_july = await rem.for_user("alice").query('SEARCH "beacon zebra" SINCE 2026-07-01 UNTIL 2026-08-01')
+            assert [row.key for row in in_july.hits] == ["row-77"]
             assert "scan" in {step.name for step in in_july.steps}
-            assert [row["key"] for row in (await rem.query('SEARCH "zebra"', user="bob")).results] == ["bob's"]
+            assert [row.key for row in (await rem.for_user("bob").query('SEARCH "zebra"')).hits] == ["bob's"]
             await _check_search_among_others(rem)
             # With more than 200,000 passages, a time range is searched by these functions.
             for since, nearest, rare in (("2026-07-01", 1, 1), ("2026-07-04", 0, 0)):

@@ -10,11 +10,11 @@ import pytest
 
 from rem import Message, Moment, Rem
 from rem.db.store import Store
-from rem.query.result import QueryResult
-from rem.query.syntax_tree import Search
+from rem.models.results import Result
+from rem.query.tree import Search
 from rem.settings import Settings
 from tests.agents.running_agents import agents_with
-from tests.dreaming.sample_sessions import list_moments, run_dreams, store_session
+from tests.dreams.sample_sessions import list_moments, run_dreams, store_session
 from tests.scripted_model import Call, ScriptedModel, Step, last_text, scripted_model
 
 ALICE = "alice@example.com"
@@ -53,7 +53,7 @@ async def _dream(rem: Rem, settings: Settings, model: ScriptedModel, store: Stor
 
     model.script = script
     async with agents_with(settings, model) as agents:
-        await rem.dreamer(agents.extraction_model).dream(store.scope, ["moments"])
+        await agents.rem.dreamer().dream(store.scope, ["moments"])
 
 
 async def _store_two_sessions(store: Store) -> str:
@@ -67,11 +67,11 @@ async def _store_two_sessions(store: Store) -> str:
     return str(signed)
 
 
-def _ids(result: QueryResult) -> list[str]:
-    return [row["record"]["id"] for row in result.results]
+def _ids(result: Result) -> list[str]:
+    return [row["record"]["id"] for row in result.list_rows()]
 
 
-def _step(result: QueryResult, name: str) -> list[int | None]:
+def _step(result: Result, name: str) -> list[int | None]:
     return [step.rows for step in result.steps if step.name == name]
 
 
@@ -80,22 +80,22 @@ async def test_session_is_found_by_its_moment(
 ) -> None:
     signed = await _store_two_sessions(alice)
     await store_session(bob, "bob", "user: We signed something, too, and my father is happy.")
-    before = await rem.query(_ASKED.format("sessions"), user=ALICE)
+    before = await rem.for_user(ALICE).query(_ASKED.format("sessions"))
     assert signed not in _ids(before)
     assert _step(before, "moments") == []
     await _dream(rem, settings, model, alice, {"signed": _SOLD})
-    found = await rem.query(_ASKED.format("sessions"), user=ALICE)
+    found = await rem.for_user(ALICE).query(_ASKED.format("sessions"))
     assert _ids(found)[0] == signed
     assert _step(found, "moments") == [2]
     (moment,) = await list_moments(alice)
-    passage = found.results[0]["passage"]
+    passage = found.list_rows()[0]["passage"]
     assert (passage["table"], passage["key"], passage["text"]) == ("moments", moment.key, _SOLD)
-    messages = await rem.query(_ASKED.format("messages"), user=ALICE)
-    assert {row["record"]["session_id"] for row in messages.results} == {signed}
-    assert {row["table"] for row in messages.results} == {"messages"}
-    assert len(messages.results) == 2
-    assert signed not in _ids(await rem.query(_ASKED.format("sessions"), user=BOB))
-    assert _ids(await rem.query(_ASKED.format("sessions WHERE metadata.test = 'violin'"), user=ALICE)) == []
+    messages = await rem.for_user(ALICE).query(_ASKED.format("messages"))
+    assert {row["record"]["session_id"] for row in messages.list_rows()} == {signed}
+    assert {row["table"] for row in messages.list_rows()} == {"messages"}
+    assert len(messages.list_rows()) == 2
+    assert signed not in _ids(await rem.for_user(BOB).query(_ASKED.format("sessions")))
+    assert _ids(await rem.for_user(ALICE).query(_ASKED.format("sessions WHERE metadata.test = 'violin'"))) == []
 
 
 async def test_search_uses_current_text_of_existing_moments(
@@ -106,10 +106,10 @@ async def test_search_uses_current_text_of_existing_moments(
     (moment,) = await list_moments(alice)
     await alice.modify(Moment, moment.id, lambda row: row.model_copy(update={"summary": "Our sawmill was sold."}))
     await run_dreams(rem, alice, rescan=True)
-    assert _ids(await rem.query('SEARCH "sawmill" FROM sessions MODE text', user=ALICE)) == [signed]
-    assert _ids(await rem.query('SEARCH "Huber" FROM sessions MODE text', user=ALICE)) == []
+    assert _ids(await rem.for_user(ALICE).query('SEARCH "sawmill" FROM sessions MODE text')) == [signed]
+    assert _ids(await rem.for_user(ALICE).query('SEARCH "Huber" FROM sessions MODE text')) == []
     await alice.delete(moment)
-    assert _ids(await rem.query('SEARCH "sawmill" FROM sessions MODE text', user=ALICE)) == []
+    assert _ids(await rem.for_user(ALICE).query('SEARCH "sawmill" FROM sessions MODE text')) == []
 
 
 async def test_hit_shows_message_passage_before_moment_passage(rem: Rem, alice: Store) -> None:
@@ -117,10 +117,10 @@ async def test_hit_shows_message_passage_before_moment_passage(rem: Rem, alice: 
         alice, "plan", "user: We migrate the billing database to Postgres 17 on 4 April, Sarah Chen leads it."
     )
     asked = 'SEARCH "billing database migration" FROM messages'
-    (before,) = (await rem.query(asked, user=ALICE)).results
+    (before,) = (await rem.for_user(ALICE).query(asked)).list_rows()
     await run_dreams(rem, alice)
     assert len(await list_moments(alice)) == 1
-    (after,) = (await rem.query(asked, user=ALICE)).results
+    (after,) = (await rem.for_user(ALICE).query(asked)).list_rows()
     assert (after["passage"], after["score"]) == (before["passage"], pytest.approx(before["score"], abs=0.02))
 
 
@@ -135,7 +135,7 @@ async def test_session_is_found_by_a_related_moment(
 
     async def scores() -> dict[str, float]:
         asked = Search("Did Huber pay 300,000 euros?", table="sessions", min_similarity=0)
-        return {row["record"]["id"]: row["score"] for row in (await rem.query(asked, user=ALICE)).results}
+        return {row["record"]["id"]: row["score"] for row in (await rem.for_user(ALICE).query(asked)).list_rows()}
 
     before = await scores()
     assert (await run_dreams(rem, alice, "affinity")).statement_count == 1
@@ -147,7 +147,7 @@ async def test_session_is_found_by_a_related_moment(
 async def test_moment_adds_messages_that_are_no_candidates(
     rem_without_embedder: Rem, settings: Settings, model: ScriptedModel
 ) -> None:
-    store = rem_without_embedder.store(ALICE)
+    store = rem_without_embedder.for_user(ALICE).store
     signed = await _store_two_sessions(store)
     for number in range(45):
         # More messages with a word of the query than become candidates.
@@ -159,8 +159,8 @@ async def test_moment_adds_messages_that_are_no_candidates(
             for place in range(10)
         )
     await _dream(rem_without_embedder, settings, model, store, {"signed": _SOLD})
-    found = await rem_without_embedder.query(
-        'SEARCH "Who bought the bakery in Graz from Huber?" FROM sessions', user=ALICE
+    found = await rem_without_embedder.for_user(ALICE).query(
+        'SEARCH "Who bought the bakery in Graz from Huber?" FROM sessions'
     )
     assert signed in _ids(found)
-    assert len(found.results) == 10
+    assert len(found.list_rows()) == 10

@@ -13,9 +13,9 @@ from rem.db.store import Store
 from rem.errors import InvalidInputError
 from rem.models import Edge, Entity, Moment, Resource, User
 from rem.models.field_types import utc_now
-from rem.query.language.parser import parse_query
-from rem.query.result import QueryResult
-from rem.query.syntax_tree import Lookup, Traverse
+from rem.models.results import Hit, Result
+from rem.query.parser import parse_query
+from rem.query.tree import Lookup, Traverse
 from rem.query.verbs.traverse import run_traverse
 from tests.query.stub_executor import query_keys, run_query
 
@@ -35,7 +35,7 @@ async def put(store: Store, *nodes: Entity) -> None:
 
 
 async def depths(store: Store, query: str) -> dict[str, int]:
-    return {row["key"]: row["depth"] for row in (await run_query(store, query)).results}
+    return {row["key"]: row["depth"] for row in (await run_query(store, query)).list_rows()}
 
 
 async def test_row_shows_path_depth_and_last_edge(alice: Store) -> None:
@@ -43,9 +43,9 @@ async def test_row_shows_path_depth_and_last_edge(alice: Store) -> None:
         alice, node("a", to("b", "manages", 0.5)), node("b", to("c", "mentors", 0.25)), node("c", content="the end")
     )
     result = await run_query(alice, "TRAVERSE FROM a DEPTH 2")
-    assert result.query_type == "TRAVERSE"
+    assert result.verb == "TRAVERSE"
     assert result.notes == ()
-    b, c = result.results
+    b, c = result.list_rows()
     assert {name: b[name] for name in b if name not in ("record", "happened_at")} == {
         "table": "resources",
         "key": "b",
@@ -85,7 +85,7 @@ async def test_row_shows_heaviest_edge_at_smallest_depth(alice: Store) -> None:
         node("d"),
         node("e"),
     )
-    rows = {row["key"]: row for row in (await run_query(alice, "TRAVERSE a DEPTH 2")).results}
+    rows = {row["key"]: row for row in (await run_query(alice, "TRAVERSE a DEPTH 2")).list_rows()}
     assert (rows["e"]["rel_type"], rows["e"]["path"]) == ("heavy", ["a", "b", "e"])
     assert (rows["b"]["depth"], rows["b"]["weight"]) == (1, 0.1)
     assert rows["d"]["rel_type"] == "strong"
@@ -143,12 +143,12 @@ async def test_direction_in_and_both(alice: Store) -> None:
         alice, node("a", to("b", "manages")), node("b", to("c", "manages")), node("c"), node("d", to("b", "likes"))
     )
     result = await run_query(alice, "TRAVERSE b DIRECTION in")
-    assert [(row["key"], row["direction"], row["path"]) for row in result.results] == [
+    assert [(row["key"], row["direction"], row["path"]) for row in result.list_rows()] == [
         ("a", "in", ["b", "a"]),
         ("d", "in", ["b", "d"]),
     ]
     assert await query_keys(alice, "TRAVERSE manages FROM c DIRECTION in DEPTH 2") == ["b", "a"]
-    both = (await run_query(alice, "TRAVERSE b DIRECTION both")).results
+    both = (await run_query(alice, "TRAVERSE b DIRECTION both")).list_rows()
     assert [(row["key"], row["direction"]) for row in both] == [("a", "in"), ("c", "out"), ("d", "in")]
     assert await depths(alice, "TRAVERSE a DIRECTION both DEPTH 9") == {"b": 1, "c": 2, "d": 2}
 
@@ -186,14 +186,14 @@ async def test_both_directions_follow_the_same_edges(alice: Store, shared: Store
     )
     forwards: set[tuple[str, str, str]] = set()
     for number, (label, expected) in enumerate(labels.items()):
-        rows = (await run_query(alice, f"TRAVERSE 'from {number}'")).results
+        rows = (await run_query(alice, f"TRAVERSE 'from {number}'")).list_rows()
         assert [row["key"] for row in rows] == expected, label
         forwards |= {(f"from-{number}", row["table"], row["key"]) for row in rows}
     forwards.add(("typed", "moments", "plain"))
-    assert [row["table"] for row in (await run_query(alice, "TRAVERSE typed")).results] == ["moments"]
+    assert [row["table"] for row in (await run_query(alice, "TRAVERSE typed")).list_rows()] == ["moments"]
     backwards = set()
     for table, key in {(table, key) for _, table, key in forwards} | {("resources", "tool-box")}:
-        rows = (await run_query(alice, f"TRAVERSE '{table}/{key}' DIRECTION in")).results
+        rows = (await run_query(alice, f"TRAVERSE '{table}/{key}' DIRECTION in")).list_rows()
         backwards |= {(row["key"], table, key) for row in rows}
     assert backwards == forwards
 
@@ -203,7 +203,10 @@ async def test_walk_stays_within_the_scope(alice: Store, bob: Store, shared: Sto
     await put(alice, node("alices", "handbook", "bobs"), node("private", "hub"))
     await put(bob, node("bobs", "handbook", "hub"), node("hub", "bobs"))
     await put(
-        rem.store("alice@example.com", tenant="elsewhere"), node("hub", "far"), node("far"), node("handbook", "far")
+        rem.for_user("alice@example.com", tenant="elsewhere").store,
+        node("hub", "far"),
+        node("far"),
+        node("handbook", "far"),
     )
     assert await depths(alice, "TRAVERSE hub DEPTH 9") == {"team": 1, "alices": 2, "handbook": 2}
     assert await depths(alice, "TRAVERSE hub DEPTH 9 DIRECTION in") == {"private": 1}
@@ -223,7 +226,7 @@ async def test_walk_stays_within_the_scope(alice: Store, bob: Store, shared: Sto
 async def test_edge_leads_to_own_and_shared_targets(alice: Store, shared: Store) -> None:
     await put(shared, node("handbook", content="ours"))
     await put(alice, node("handbook", content="mine"), node("a", "handbook"))
-    rows = (await run_query(alice, "TRAVERSE a")).results
+    rows = (await run_query(alice, "TRAVERSE a")).list_rows()
     assert sorted(row["record"]["content"] for row in rows) == ["mine", "ours"]
 
 
@@ -231,14 +234,14 @@ async def test_note_reports_dangling_edges(alice: Store, bob: Store) -> None:
     await put(bob, node("bobs"))
     await put(alice, node("a", "b", to("nowhere", "cites"), to("bobs", "cites")), node("b", "x1", "x2"))
     result = await run_query(alice, "TRAVERSE a DEPTH 3")
-    assert [row["key"] for row in result.results] == ["b"]
+    assert [row["key"] for row in result.list_rows()] == ["b"]
     (note,) = result.notes
-    assert note.startswith("4 edges lead to keys without an entity: ")
-    assert "a cites nowhere" in note
-    assert note.endswith(", ….")
-    assert (await run_query(alice, "TRAVERSE b TYPE links_to DEPTH 1")).notes == (
-        "2 edges lead to keys without an entity: b links_to x1, b links_to x2.",
-    )
+    assert note.code == "dangling"
+    assert note.text.startswith("4 edges lead to keys without an entity: ")
+    assert "a cites nowhere" in note.text
+    assert note.text.endswith(", ….")
+    (note,) = (await run_query(alice, "TRAVERSE b TYPE links_to DEPTH 1")).notes
+    assert note.text == "2 edges lead to keys without an entity: b links_to x1, b links_to x2."
     assert (await run_query(alice, "TRAVERSE a TYPE nothing")).notes == ()
 
 
@@ -269,7 +272,7 @@ async def test_depth_zero_lists_edges(alice: Store, bob: Store) -> None:
     )
     await put(bob, node("bobs", "a"))
     result = await run_query(alice, "TRAVERSE a, b DEPTH 0 DIRECTION both")
-    assert result.results[0] == {
+    assert result.list_rows()[0] == {
         "table": "resources",
         "key": "a",
         "rel_type": "links_to",
@@ -278,7 +281,8 @@ async def test_depth_zero_lists_edges(alice: Store, bob: Store) -> None:
         "destinations": [f"n{n:02}" for n in range(29, 9, -1)],
     }
     rest = [
-        (row["key"], row["rel_type"], row["direction"], row["count"], row["destinations"]) for row in result.results[1:]
+        (row["key"], row["rel_type"], row["direction"], row["count"], row["destinations"])
+        for row in result.list_rows()[1:]
     ]
     assert rest == [
         ("a", "manages", "out", 2, ["c", "b"]),
@@ -287,12 +291,12 @@ async def test_depth_zero_lists_edges(alice: Store, bob: Store) -> None:
         ("b", "links_to", "out", 1, ["a"]),
         ("b", "manages", "in", 1, ["a"]),
     ]
-    assert [row["rel_type"] for row in (await run_query(alice, "TRAVERSE Manages FROM a DEPTH 0")).results] == [
+    assert [row["rel_type"] for row in (await run_query(alice, "TRAVERSE Manages FROM a DEPTH 0")).list_rows()] == [
         "manages"
     ]
     assert [
         row["rel_type"]
-        for row in (await run_query(alice, "TRAVERSE a DEPTH 0 ORDER BY count, rel_type LIMIT 2")).results
+        for row in (await run_query(alice, "TRAVERSE a DEPTH 0 ORDER BY count, rel_type LIMIT 2")).list_rows()
     ] == [
         "cites",
         "manages",
@@ -310,8 +314,8 @@ async def test_walk_starts_from_the_rows_of_any_query(alice: Store) -> None:
     sarah, mike = await alice.lookup("sarah", "mike")
     stub_rows = [{"table": "resources", "key": "sarah", "score": 0.5, "record": {"id": str(sarah.id)}}]
     result = await run_query(alice, "TRAVERSE WITH SEARCH 'who'", stub_rows=stub_rows)
-    assert [row["key"] for row in result.results] == ["x"]
-    assert result.notes == ("words only",)
+    assert [row["key"] for row in result.list_rows()] == ["x"]
+    assert result.has_note("words_only")
     by_sql = "TRAVERSE WITH (SELECT * FROM resources)"
     assert await query_keys(
         alice, by_sql, stub_rows=[{"id": str(sarah.id)}, {"id": mike.id}, {"id": uuid4()}, {"id": None}]
@@ -329,17 +333,15 @@ async def test_walk_starts_from_the_rows_of_any_query(alice: Store) -> None:
 
 async def test_note_reports_an_empty_start(alice: Store) -> None:
     result = await run_query(alice, "TRAVERSE nobody")
-    assert result.results == []
-    assert result.notes[0].startswith("No match for nobody.")
-    assert result.notes[1] == "There is nothing to start from."
+    assert result.count == 0
+    assert [note.code for note in result.notes] == ["missing_key", "no_start"]
 
 
 async def test_note_reports_edges_only_among_start_nodes(alice: Store) -> None:
     await put(alice, node("a", "b"), node("b", "a"), node("self", "self"), node("lonely"))
-    back = ("The edges lead only to the start nodes themselves, which are not listed.",)
     for query in ("TRAVERSE a, b", "TRAVERSE a, b DIRECTION in DEPTH 3", "TRAVERSE self"):
         result = await run_query(alice, query)
-        assert (result.results, result.notes) == ([], back), query
+        assert (result.hits, [note.code for note in result.notes]) == ([], ["only_back"]), query
     assert (await run_query(alice, "TRAVERSE lonely DIRECTION both")).notes == ()
     assert (await run_query(alice, "TRAVERSE a, b TYPE other")).notes == ()
 
@@ -350,22 +352,22 @@ async def test_large_star_and_long_chain(alice: Store) -> None:
     await put(alice, node("hub", *[f"rim {n}" for n in range(5_000)]), node("last"), *rim, *chain)
     result = await run_query(alice, "TRAVERSE hub DEPTH 100")
     assert result.count == 5_001
-    assert result.results[-1]["key"] == "last"
+    assert result.list_rows()[-1]["key"] == "last"
     assert (await run_query(alice, "TRAVERSE hub DIRECTION in LIMIT 7")).count == 7
-    deepest = (await run_query(alice, 'TRAVERSE "link 0" DEPTH 100 ORDER BY -depth LIMIT 1')).results[0]
+    deepest = (await run_query(alice, 'TRAVERSE "link 0" DEPTH 100 ORDER BY -depth LIMIT 1')).list_rows()[0]
     assert (deepest["key"], deepest["depth"], len(deepest["path"])) == ("link-100", 100, 101)
     tree = parse_query("TRAVERSE hub DEPTH 2")
     assert isinstance(tree, Traverse)
     (hub,) = await alice.find_matches(["hub"])
-    start = QueryResult("LOOKUP", [{"table": "resources", "key": "hub", "record": hub.record}])
+    start = Result("LOOKUP", [Hit("resources", "hub", hub.record)])
     capped = await run_traverse(alice, tree, start, max_nodes=50)
     assert capped.count == 50
-    assert capped.notes == ("The walk stopped at 50 nodes: give fewer types or less DEPTH.",)
+    assert capped.has_note("rows_cut")
 
 
 async def test_unicode_quotes_and_odd_weights_are_unchanged(alice: Store) -> None:
     await put(alice, node('say "hi" \\ ☕', to("日本 語", 'type "x" \\', -1.5e-300)), node("日本 語"))
-    (row,) = (await run_query(alice, Traverse(Lookup(('say "hi" \\ ☕',))))).results
+    (row,) = (await run_query(alice, Traverse(Lookup(('say "hi" \\ ☕',))))).list_rows()
     assert row["path"] == [await alice.normalize_key('say "hi" \\ ☕'), await alice.normalize_key("日本 語")]
     assert (row["rel_type"], row["weight"]) == ('type "x" \\', -1.5e-300)
     with pytest.raises(InvalidInputError, match="edge type"):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rem.context import resolve_user_id
+from rem.models.results import Hit, Note, Result, Steps
 from rem.query.file_text import MAX_FILE_TEXT_CHARS, read_file_texts
-from rem.query.language.syntax_errors import quote
-from rem.query.result import QueryResult, Steps
+from rem.query.syntax_errors import quote
 
 if TYPE_CHECKING:
     from rem.db.store import Match, Store
-    from rem.query.syntax_tree import Lookup
+    from rem.query.tree import Lookup
 
 
 async def require_table(store: Store, table: str | None) -> None:
@@ -30,8 +30,8 @@ MAX_SHOWN_KEYS = 5
 MAX_SHOWN_KEY_CHARS = 80
 
 
-async def run_lookup(store: Store, query: Lookup, *, with_texts: bool = True) -> QueryResult:
-    """Return one row for each match, in the order of the keys, own rows before shared ones. A note lists the misses.
+async def run_lookup(store: Store, query: Lookup, *, with_texts: bool = True) -> Result:
+    """Return one hit for each match, in the order of the keys, own rows before shared ones. A note lists the misses.
 
     The record of a file also has its text, as `content`, unless `with_texts` is false.
     """
@@ -42,13 +42,11 @@ async def run_lookup(store: Store, query: Lookup, *, with_texts: bool = True) ->
         matches += await _find_users_by_address(store, query, matches)
         step.rows = len(matches)
     hints = await _add_file_texts(store, matches, steps) if with_texts else []
-    rows = [
-        {"table": match.table, "key": match.record["key"], "asked": match.key, "record": match.record}
-        for match in matches
-    ]
+    models = store.types.models
+    hits = [Hit(match.table, match.record["key"], match.record, asked=match.key, models=models) for match in matches]
     matched_keys = {match.key for match in matches}
     missing_keys = [key for key in query.keys if key not in matched_keys]
-    return QueryResult("LOOKUP", rows, (*_explain_missing(missing_keys), *hints), tuple(steps))
+    return Result("LOOKUP", hits, notes=(*_explain_missing(missing_keys), *hints), steps=tuple(steps))
 
 
 async def _find_users_by_address(store: Store, query: Lookup, matches: Sequence[Match]) -> list[Match]:
@@ -62,7 +60,7 @@ async def _find_users_by_address(store: Store, query: Lookup, matches: Sequence[
     return [match._replace(key=addresses[match.key]) for match in users]
 
 
-async def _add_file_texts(store: Store, matches: Sequence[Match], steps: Steps) -> list[str]:
+async def _add_file_texts(store: Store, matches: Sequence[Match], steps: Steps) -> list[Note]:
     """Add the text of each file to its record as `content`. Return a note for each text that is cut."""
     records = {UUID(match.record["id"]): match.record for match in matches if match.table == "files"}
     if not records:
@@ -74,15 +72,18 @@ async def _add_file_texts(store: Store, matches: Sequence[Match], steps: Steps) 
     for match in matches:
         if match.table == "files" and (text := texts.get(UUID(match.record["id"]))):
             match.record["content"] = text.text
-    return [f"{records[file_id]['name']}: {text.hint}" for file_id, text in texts.items() if text.hint]
+    return [
+        Note("text_cut", f"{records[file_id]['name']}: {text.hint}") for file_id, text in texts.items() if text.hint
+    ]
 
 
-def _explain_missing(keys: list[str]) -> tuple[str, ...]:
+def _explain_missing(keys: list[str]) -> tuple[Note, ...]:
     if not keys:
         return ()
     shown = [_shorten(key) for key in keys[:MAX_SHOWN_KEYS]]
     more = f" and {len(keys) - MAX_SHOWN_KEYS} more" if len(keys) > MAX_SHOWN_KEYS else ""
-    return (f"No match for {', '.join(shown)}{more}. FUZZY {quote(shown[0])} finds similar keys.",)
+    text = f"No match for {', '.join(shown)}{more}. FUZZY {quote(shown[0])} finds similar keys."
+    return (Note("missing_key", text),)
 
 
 def _shorten(key: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import perf_counter
@@ -11,32 +12,35 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from loguru import logger
 
-from rem.db.conditions import Condition, ConditionCompiler
+from rem.db.conditions import Condition, ConditionCompiler, UnknownFieldError
 from rem.db.sql import fill, identifier
 from rem.db.sql import query as sql
 from rem.db.table import get_table
-from rem.embeddings import is_blank
-from rem.errors import DatabaseError, EmbeddingDisabledError, EmbeddingError, InvalidInputError
+from rem.errors import EmbeddingDisabledError, EmbeddingError, InvalidInputError, RemError
 from rem.models.field_types import check_text
-from rem.query.question_words import find_content_words
+from rem.models.results import Hit, JsonRow, Note, Passage, Result, Step, Steps
 from rem.query.read_time import DEFAULT_MAX_SECONDS, ReadTimeLimit
-from rem.query.result import QueryResult, Step, Steps
-from rem.query.syntax_tree import Mode, to_json
-from rem.retrieval.embedding_model import EmbeddingModel, require_same_model
-from rem.retrieval.identifiers import find_exact_items, find_identifier_words
-from rem.retrieval.indexer import Indexer
-from rem.retrieval.passages import MAX_PASSAGE_CHARS, split_message
-from rem.retrieval.reranker import RowReranker
-from rem.retrieval.searchable_rows import SearchableType, load_searchable_types, visible_owners
-from rem.retrieval.synonyms import find_synonyms
-from rem.retrieval.time_words import asks_for_time, find_relative_time_words
+from rem.query.tree import Mode, to_json
+from rem.search.embedding_model import EmbeddingModel, require_same_model
+from rem.search.embedding_validation import is_blank
+from rem.search.identifiers import find_exact_items, find_identifier_words
+from rem.search.indexer import Indexer
+from rem.search.models.files import MODEL as BUNDLED_MODEL
+from rem.search.models.files import load_assistant_question_weights
+from rem.search.passages import MAX_PASSAGE_CHARS, split_message
+from rem.search.reranker import RowReranker
+from rem.search.searchable_rows import SearchableType, load_searchable_types, visible_owners
+from rem.search.synonyms import find_synonyms
+from rem.search.time_words import asks_for_time, find_relative_time_words
+from rem.text import STOP_WORDS, split_words
 
 if TYPE_CHECKING:
     from rem.context import Scope
     from rem.db.database import Database
     from rem.db.store import Store
-    from rem.embeddings import Embedder, Vector
-    from rem.query.syntax_tree import Search
+    from rem.models import Entity
+    from rem.query.tree import Search
+    from rem.search.embedder import Embedder, Vector
 
 MAX_INDEXED_ROWS = 256
 """A search indexes at most this many new rows itself, to stay fast. A note tells when more rows are not indexed yet."""
@@ -44,7 +48,7 @@ MAX_NEWEST_ROWS = 16
 MAX_INDEXING_SECONDS = 1.0
 MAX_EMBEDDING_SECONDS = 0.5
 """What is not embedded in this time is found by its words."""
-WAITING_NOTE = "Some rows are not indexed yet and were not searched: `rem db index` indexes them now."
+WAITING_NOTE = Note("waiting", "Some rows are not indexed yet and were not searched: `rem db index` indexes them now.")
 MAX_REREAD_CHARS = 50_000
 """Longer messages show the part that the index found."""
 MAX_QUERY_CHARS = 10_000
@@ -56,8 +60,17 @@ MAX_LIMIT_ROWS = 2**31 - 1
 class _Report:
     """The notes and steps of one search."""
 
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     steps: Steps = field(default_factory=Steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the database returns for a search."""
+
+    hits: list[Hit]
+    is_waiting: bool
+    """Rows or passages of the scope are not indexed yet."""
 
 
 class Searcher:
@@ -78,33 +91,44 @@ class Searcher:
         self._reranker = reranker
         self._max_seconds = max_seconds
         self._types: dict[str, SearchableType] = {}
+        self._assistant_weights: Vector | None = None
 
-    async def search(self, store: Store, query: Search, *, statements_only: bool | None = None) -> QueryResult:
-        """Return the entities in the store's scope that fit the query, best first, each with its best passage.
-
-        `statements_only` leaves out messages that are questions, commands, small talk or quotations (default: if the
-        query names no table).
-        """
+    async def search(self, store: Store, query: Search) -> Result:
+        """Return the entities in the store's scope that fit the query, best first, each with its best passage."""
         report = _Report()
         _check_options(query)
         query = replace(query, text=_check_text(query.text, report))
         vector = await self._embed(query, report)
         types = await self._load_types(store, query.table)
         statement, parameters = _compile(types, store, query, vector, self._max_hits(query))
-        parameters[2]["statements_only"] = query.table is None if statements_only is None else statements_only
+        parameters[2]["asks_assistant"] = is_about_assistant = await self._asks_assistant(vector)
         parameters[2]["synonyms"] = find_synonyms(query.text) if query.table is None else ""
-        response = await self._fetch(store, statement, parameters, vector, report)
-        if response["waiting"] and not self._database.server_info.is_replica:
+        found = await self._fetch(store, statement, parameters, vector, report)
+        if found.is_waiting and not self._database.server_info.is_replica:
             await self._index_new_rows(store.scope, report)
-            response = await self._fetch(store, statement, parameters, vector, report)
-        if response["waiting"]:
+            found = await self._fetch(store, statement, parameters, vector, report)
+        if found.is_waiting:
             report.notes.append(WAITING_NOTE)
-        asked = find_content_words(query.text)
-        for hit in response["hits"]:
-            if hit["table"] == hit["passage"]["table"] == "messages":
-                _show_part_with_words(hit, asked)
-        rows = await self._rerank(query, response["hits"], report)
-        return QueryResult("SEARCH", rows, tuple(report.notes), tuple(report.steps))
+        asked = _list_content_words(query.text)
+        hits = await self._rerank(query, [_show_part_with_words(hit, asked) for hit in found.hits], report)
+        result = Result(
+            "SEARCH",
+            hits,
+            notes=tuple(report.notes),
+            steps=tuple(report.steps),
+            asks_assistant=is_about_assistant,
+        )
+        return result.put_assistant_last().keep_best(query.limit)
+
+    async def _asks_assistant(self, vector: Vector | None) -> bool:
+        """Return whether a query asks for what an assistant said. Without the bundled embedder nothing tells it."""
+        if vector is None or self._embedder.model != BUNDLED_MODEL:
+            return False
+        if self._assistant_weights is None:
+            # The first call reads a file.
+            self._assistant_weights = await asyncio.to_thread(load_assistant_question_weights)
+        weights = self._assistant_weights
+        return float(vector @ weights[:-1] + weights[-1]) > 0
 
     def _max_hits(self, query: Search) -> int:
         """Return how many hits the database should return: with a reranker, at least all that it reorders."""
@@ -128,25 +152,24 @@ class Searcher:
                 raise
             if not isinstance(error, EmbeddingDisabledError):
                 logger.warning("The embedder failed, so the search goes by words alone: {}", error)
-            report.notes.append(f"Searched by words alone: {error}")
+            report.notes.append(Note("words_only", f"Searched by words alone: {error}"))
             return None
 
     async def _fetch(
         self, store: Store, statement: str, parameters: list[Any], vector: Vector | None, report: _Report
-    ) -> dict[str, Any]:
-        """Run the search and return its JSON. Raise EmbeddingMismatchError if another model made the stored vectors."""
+    ) -> _Found:
+        """Run the search. Raise EmbeddingMismatchError if another model made the stored vectors."""
         with report.steps.measure("database") as step:
             async with ReadTimeLimit(self._max_seconds):
-                response: dict[str, Any] = await store.executor.read(
+                response: JsonRow = await store.executor.read(
                     lambda connection: connection.fetchval(statement, *parameters)
                 )
             if response["model"] is not None and vector is not None:
                 require_same_model(EmbeddingModel(**response["model"]), self._embedder)
             report.steps += [Step(name, round(milliseconds, 3), rows) for name, milliseconds, rows in response["steps"]]
             step.rows = len(response["hits"])
-        for hit in response["hits"]:
-            _cut_passage(hit["passage"])
-        return response
+        models = store.types.models
+        return _Found([_parse_hit(hit, models) for hit in response["hits"]], response["waiting"])
 
     async def _index_new_rows(self, scope: Scope, report: _Report) -> None:
         """Index the rows that are waiting. A failure becomes a note: the search then covers what is indexed."""
@@ -159,9 +182,12 @@ class Searcher:
                 if (await self._indexer.load_backlog(scope)).rows:
                     step.rows += await self._make_passages(scope)
                     await self._embed_new_rows(scope, MAX_INDEXED_ROWS, report)
-            except DatabaseError as error:
+            except Exception as error:  # noqa: BLE001  # whatever fails here, a search answers from what is indexed
                 # For example, the connection may be read-only.
-                report.notes.append(f"The newest rows were not indexed: {error}")
+                logger.opt(exception=None if isinstance(error, RemError) else error).warning(
+                    "A search could not index the newest rows: {}", error
+                )
+                report.notes.append(Note("not_indexed", f"The newest rows were not indexed: {_describe(error)}"))
 
     async def _embed_new_rows(self, scope: Scope, max_passages: int, report: _Report) -> None:
         try:
@@ -169,7 +195,8 @@ class Searcher:
         except EmbeddingDisabledError:
             pass  # the notes say so already, because the query could not be embedded either
         except EmbeddingError as error:
-            note = f"The newest rows were searched by words alone: {error}"
+            logger.warning("A search could not embed the newest rows: {}", error)
+            note = Note("words_only", f"The newest rows were searched by words alone: {error}")
             report.notes += [note] if note not in report.notes else []
 
     async def _make_passages(self, scope: Scope) -> int:
@@ -184,38 +211,61 @@ class Searcher:
             # Another search is indexing the rest at this moment.
             await asyncio.sleep(0.01)
 
-    async def _rerank(self, query: Search, rows: list[dict[str, Any]], report: _Report) -> list[dict[str, Any]]:
-        """Return the rows in the reranker's order, if there is one. If it fails, keep the order and add a note."""
-        if self._reranker is None or not rows:
-            return rows
-        texts = [row["passage"]["text"] or "" for row in rows]
+    async def _rerank(self, query: Search, hits: list[Hit], report: _Report) -> list[Hit]:
+        """Return all hits in the reranker's order, if there is one. If it fails, keep the order and add a note."""
+        if self._reranker is None or not hits:
+            return hits
+        texts, scores = [hit.shown_text for hit in hits], [hit.score or 0.0 for hit in hits]
         with report.steps.measure("rerank") as step:
-            order = (await self._reranker.order(query.text, texts, [row["score"] for row in rows], report.notes)).places
-            step.rows = min(len(rows), self._reranker.candidates)
-        return [rows[place] for place in order[: query.limit]]
+            order = await self._reranker.order(query.text, texts, scores, report.notes)
+            step.rows = min(len(hits), self._reranker.candidates)
+        return [hits[place] for place in order]
 
 
-def _cut_passage(passage: dict[str, Any]) -> None:
-    """Reduce the text of a passage to its place. The database does this, except for encrypted texts."""
-    del passage["entity_id"]
-    text, length = passage["text"], passage["end"] - passage["start"]
-    if text is not None and len(text) > length:
-        passage["text"] = text[passage["start"] : passage["end"]]
+def _describe(error: Exception) -> str:
+    """Return the message of an error of REM. That of another error is for the log alone."""
+    return str(error) if isinstance(error, RemError) else type(error).__name__
 
 
-def _show_part_with_words(hit: dict[str, Any], asked: frozenset[str]) -> None:
+def _parse_hit(values: JsonRow, models: Mapping[str, type[Entity]]) -> Hit:
+    passage = values["passage"]
+    start, end, text = passage["start"], passage["end"], passage["text"] or ""
+    if len(text) > end - start:
+        # The database cuts a text to the place of the passage, except for encrypted texts.
+        text = text[start:end]
+    return Hit(
+        values["table"],
+        values["key"],
+        values["record"],
+        values["score"],
+        Passage(passage["table"], passage["key"], passage["field"], start, end, text),
+        values["similarity"],
+        values["weight"],
+        said_by=values["said_by"],
+        models=models,
+    )
+
+
+def _show_part_with_words(hit: Hit, asked: frozenset[str]) -> Hit:
     """Show the part of a long message with most words of the query: its words are indexed with the first part."""
-    passage, text = hit["passage"], hit["record"].get(hit["passage"]["field"])
+    passage = hit.passage
+    if passage is None or not hit.table == passage.table == "messages":
+        return hit
+    text = hit.record.get(passage.field)
     if not isinstance(text, str) or not MAX_PASSAGE_CHARS < len(text) <= MAX_REREAD_CHARS:
-        return
-    parts = {(part.start, part.end) for part in split_message(passage["field"], text)}
-    shown = passage["start"], passage["end"]
+        return hit
+    parts = {(part.start, part.end) for part in split_message(passage.field, text)}
+    shown = passage.start, passage.end
 
     def count_words(part: tuple[int, int]) -> tuple[int, bool, int]:
-        return len(asked & find_content_words(text[part[0] : part[1]])), part == shown, -part[0]
+        return len(asked & _list_content_words(text[part[0] : part[1]])), part == shown, -part[0]
 
     start, end = max((*parts, shown), key=count_words)
-    passage.update(start=start, end=end, text=text[start:end])
+    return replace(hit, passage=replace(passage, start=start, end=end, text=text[start:end]))
+
+
+def _list_content_words(text: str) -> frozenset[str]:
+    return frozenset(split_words(text)) - STOP_WORDS
 
 
 def _check_options(query: Search) -> None:
@@ -249,7 +299,9 @@ def _check_text(text: str, report: _Report) -> str:
     if is_blank(text):
         raise InvalidInputError("SEARCH needs words to look for, and the text has none.")
     if len(text) > MAX_QUERY_CHARS:
-        report.notes.append(f"Only the first {MAX_QUERY_CHARS} characters of the text were searched for.")
+        report.notes.append(
+            Note("query_cut", f"Only the first {MAX_QUERY_CHARS} characters of the text were searched for.")
+        )
     try:
         return check_text(text[:MAX_QUERY_CHARS])
     except ValueError as error:
@@ -280,7 +332,7 @@ def _compile(
         # SEARCH … FROM sessions searches messages, but its WHERE is about the sessions.
         filtered = ["sessions"] if query.table == "sessions" else names
         allowed = _compile_where(store, filtered, query.where.condition, parameters)
-    return fill(sql("query", "search"), allowed=allowed), parameters
+    return fill(sql("query/query", "search"), allowed=allowed), parameters
 
 
 def _select_types(types: dict[str, SearchableType], store: Store, query: Search) -> list[str]:
@@ -312,7 +364,8 @@ def _compile_where(store: Store, types: list[str], condition: Condition, paramet
     Append its values to the parameters. Raise InvalidInputError if no type has the fields.
     """
     selects: list[str] = []
-    errors: list[InvalidInputError] = []
+    unknown: list[UnknownFieldError] = []
+    others: list[InvalidInputError] = []
     for name in types:
         known_parameters = len(parameters)
         table = get_table(store.types.get_model(name))
@@ -320,17 +373,19 @@ def _compile_where(store: Store, types: list[str], condition: Condition, paramet
             compiled = ConditionCompiler(table, parameters).compile(condition)
         except InvalidInputError as error:
             del parameters[known_parameters:]
-            errors.append(error)
+            if isinstance(error, UnknownFieldError):
+                unknown.append(error)
+            else:
+                others.append(error)
             continue
-        selects.append(fill(sql("query", "allowed_ids"), table=f"rem.{identifier(name)}", condition=compiled))
+        selects.append(fill(sql("query/query", "allowed_ids"), table=f"rem.{identifier(name)}", condition=compiled))
     if not selects:
         # An error about a value is more helpful than one about a field that only other tables have.
-        raise next((error for error in errors if "has no field" not in str(error)), _no_such_field(errors, types))
+        raise others[0] if others else _no_such_field(unknown, types)
     return f"ARRAY({' UNION ALL '.join(selects)})"
 
 
-def _no_such_field(errors: list[InvalidInputError], types: list[str]) -> InvalidInputError:
+def _no_such_field(errors: list[UnknownFieldError], types: list[str]) -> InvalidInputError:
     if len(errors) == 1:
         return errors[0]
-    name = str(errors[0]).partition("has no field ")[2].partition(".")[0]
-    return InvalidInputError(f"None of the searched tables ({', '.join(types)}) has the field {name}.")
+    return InvalidInputError(f"None of the searched tables ({', '.join(types)}) has the field {errors[0].field!r}.")

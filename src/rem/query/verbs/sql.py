@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from rem.encryption.sealed_values import PREFIX
+from rem.models.results import JsonRow, Note, Result, Step
 from rem.query.file_text import read_file_texts
-from rem.query.result import QueryResult, Step
 
 ENCRYPTED = "[encrypted]"
-ENCRYPTED_NOTE = "SQL does not read encrypted texts: LOOKUP and SEARCH do."
+ENCRYPTED_NOTE = Note("encrypted", "SQL does not read encrypted texts: LOOKUP and SEARCH do.")
 MAX_LISTED_CHARS = 300
 _PART = re.compile(r"rem1:[a-z0-9-]*+(?::[A-Za-z0-9_-]*+){0,2}")
 """An encrypted text, or its beginning."""
@@ -19,31 +19,30 @@ _PART = re.compile(r"rem1:[a-z0-9-]*+(?::[A-Za-z0-9_-]*+){0,2}")
 if TYPE_CHECKING:
     from rem.db.sandbox import SqlSandbox
     from rem.db.store import Store
-    from rem.query.syntax_tree import Sql
+    from rem.query.tree import Sql
 
 
-async def run_sql(sandbox: SqlSandbox, store: Store, query: Sql, *, limit: int | None = None) -> QueryResult:
+async def run_sql(sandbox: SqlSandbox, store: Store, query: Sql, *, limit: int | None = None) -> Result:
     """Return the rows of a SELECT in the scope of a store. It does not see an open transaction of the store."""
     selection = await sandbox.select(store.scope, query.statement, limit=limit)
     notes = []
     if selection.is_cut_off:
-        notes.append(
-            f"Only the first {len(selection.rows)} rows are here: narrow with WHERE, or page with LIMIT and OFFSET."
-        )
+        text = f"Only the first {len(selection.rows)} rows are here: narrow with WHERE, or page with LIMIT and OFFSET."
+        notes.append(Note("rows_cut", text))
     step = Step("select", selection.milliseconds, len(selection.rows))
     rows = selection.rows
     # Without a key, too: texts may have been encrypted since this process was started.
     if store.executor.sealer is not None or _has_encrypted_texts(rows):
         rows, has_encrypted = await _show_encrypted(store, rows)
         notes += [ENCRYPTED_NOTE] if has_encrypted else []
-    return QueryResult("SQL", rows, tuple(notes), (step,))
+    return Result("SQL", rows=rows, notes=tuple(notes), steps=(step,))
 
 
-def _has_encrypted_texts(rows: list[dict[str, Any]]) -> bool:
+def _has_encrypted_texts(rows: list[JsonRow]) -> bool:
     return any(isinstance(value, str) and value.startswith(PREFIX) for row in rows for value in row.values())
 
 
-async def _show_encrypted(store: Store, rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], bool]:
+async def _show_encrypted(store: Store, rows: list[JsonRow]) -> tuple[list[JsonRow], bool]:
     """Replace encrypted texts by their contents in rows that name their table and key, and by a mark in others."""
     names = {
         f"{row['table']}/{row['key']}"
@@ -54,7 +53,7 @@ async def _show_encrypted(store: Store, rows: list[dict[str, Any]]) -> tuple[lis
         and isinstance(row.get("key"), str)
     }
     found = await _fetch_texts(store, names)
-    shown: list[dict[str, Any]] = []
+    shown: list[JsonRow] = []
     has_encrypted = False
     for row in rows:
         text = found.get(f"{row.get('table')}/{row.get('key')}")

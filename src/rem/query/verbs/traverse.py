@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
@@ -13,21 +15,22 @@ from rem.db.sql import query as sql
 from rem.errors import InvalidInputError
 from rem.fair_map import map_fairly
 from rem.models.field_types import check_text
-from rem.query.language.operands import OrderTerm, parse_order_by
-from rem.query.language.syntax_errors import find_nearest
-from rem.query.result import QueryResult, Steps
+from rem.models.results import EdgeGroup, Hit, JsonRow, Note, Result, Steps, Walk
+from rem.query.operands import OrderTerm, parse_order_by
+from rem.query.syntax_errors import find_nearest
 
 if TYPE_CHECKING:
-    from asyncpg import Record
+    from asyncpg import Record as Row
 
     from rem.db.store import Store
     from rem.db.type_registry import TypeRegistry
-    from rem.query.syntax_tree import Traverse
+    from rem.models import Entity
+    from rem.query.tree import Traverse
 
 MAX_NODES = 100_000
 """A walk stops at this many entities, at any depth."""
 MAX_SHOWN_DESTINATIONS = 20
-_EDGE_LIST_FIELDS = ("table", "key", "rel_type", "direction", "count", "destinations")
+_EDGE_LIST_FIELDS = tuple(field.name for field in fields(EdgeGroup))
 _NODE_FIELDS = {
     "depth": "n.depth",
     "weight": "n.weight",
@@ -41,63 +44,59 @@ _TIE_BREAKERS = "n.key, n.entity_type, n.entity_id"
 _RECORD_FIELD = "nullif(n.record::jsonb #> ${number}::text[], 'null')"
 
 
-async def run_traverse(store: Store, query: Traverse, start: QueryResult, *, max_nodes: int = MAX_NODES) -> QueryResult:
-    """Return one row for each reached entity, at its smallest depth. With DEPTH 0, return the edges of the start."""
+async def run_traverse(store: Store, query: Traverse, start: Result, *, max_nodes: int = MAX_NODES) -> Result:
+    """Return one hit for each reached entity, at its smallest depth. With DEPTH 0, return the edges of the start."""
     _check_edge_types(query.edge_types)
     steps = Steps(start.steps)
     nodes = await _find_start_nodes(store, start, steps)
-    notes = [*start.notes, *(() if start.results else ("There is nothing to start from.",))]
+    notes = [*start.notes, *(() if start.count else (Note("no_start", "There is nothing to start from."),))]
+    hits: list[Hit] = []
+    edges: list[EdgeGroup] = []
     if query.depth == 0:
-        rows = await _run_edge_list(store, query, nodes, steps)
+        edges = await _run_edge_list(store, query, nodes, steps)
     else:
-        rows, walk_notes = await _run_walk(store, query, nodes, max_nodes, steps)
+        hits, walk_notes = await _run_walk(store, query, nodes, max_nodes, steps)
         notes += walk_notes
-    return QueryResult("TRAVERSE", rows, tuple(notes), tuple(steps))
+    return Result("TRAVERSE", hits, notes=tuple(notes), steps=tuple(steps), edges=edges)
 
 
 async def _run_walk(
     store: Store, query: Traverse, start: StartNodes, max_nodes: int, steps: Steps
-) -> tuple[list[dict[str, Any]], list[str]]:
+) -> tuple[list[Hit], list[Note]]:
     parameters = [*_make_parameters(store, query, start), query.depth]
     if query.order_by is None:
-        statement = sql("query", "traverse")
+        statement = sql("query/query", "traverse")
         parameters.append(min(query.limit or max_nodes, max_nodes))
     else:
         order = _compile_order(query.order_by, store.types, first_parameter=len(parameters) + 3)
-        statement = fill(sql("query", "traverse_ordered"), order=order.text)
+        statement = fill(sql("query/query", "traverse_ordered"), order=order.text)
         parameters += [max_nodes, query.limit or max_nodes, *order.paths]
     with steps.measure("traverse") as step:
         records = await store.executor.read(lambda connection: connection.fetch(statement, *parameters))
-        rows = await map_fairly(_make_row, [record for record in records if record["depth"] is not None])
+        reached = [record for record in records if record["depth"] is not None]
+        hits = await map_fairly(lambda record: _make_hit(record, store.types.models), reached)
         # The record without a depth is about the walk itself.
-        walk: dict[str, Any] = orjson.loads(next(record["path"] for record in records if record["depth"] is None))
-        step.rows = len(rows)
+        walk: JsonRow = orjson.loads(next(record["path"] for record in records if record["depth"] is None))
+        step.rows = len(hits)
         step.detail = f"{walk['reached']} reached from {len(start.ids)}"
-    return rows, _make_notes(walk, max_nodes)
+    return hits, _make_notes(walk, max_nodes)
 
 
-def _make_row(record: Record) -> dict[str, Any]:
-    return {
-        "table": record["entity_type"],
-        "key": record["key"],
-        "depth": record["depth"],
-        "path": orjson.loads(f"[{record['path']}]"),
-        "rel_type": record["rel_type"],
-        "weight": record["weight"],
-        "direction": record["direction"],
-        "record": orjson.loads(record["record"]),
-    }
+def _make_hit(row: Row, models: Mapping[str, type[Entity]]) -> Hit:
+    path = orjson.loads(f"[{row['path']}]")
+    walk = Walk(row["depth"], path, row["rel_type"], row["weight"], row["direction"])
+    return Hit(row["entity_type"], row["key"], orjson.loads(row["record"]), walk=walk, models=models)
 
 
-async def _run_edge_list(store: Store, query: Traverse, start: StartNodes, steps: Steps) -> list[dict[str, Any]]:
+async def _run_edge_list(store: Store, query: Traverse, start: StartNodes, steps: Steps) -> list[EdgeGroup]:
     with steps.measure("plan") as step:
         parameters = (*_make_parameters(store, query, start), MAX_SHOWN_DESTINATIONS)
         records = await store.executor.read(
-            lambda connection: connection.fetch(sql("query", "traverse_plan"), *parameters)
+            lambda connection: connection.fetch(sql("query/query", "traverse_plan"), *parameters)
         )
         step.rows = len(records)
-    rows = [dict(zip(_EDGE_LIST_FIELDS, record, strict=True)) for record in records]
-    return _sort_edge_list(rows, query.order_by, _EDGE_LIST_FIELDS)[: query.limit]
+    groups = [EdgeGroup(*record) for record in records]
+    return _sort_edge_list(groups, query.order_by)[: query.limit]
 
 
 def _make_parameters(store: Store, query: Traverse, start: StartNodes) -> list[Any]:
@@ -120,17 +119,17 @@ def _check_edge_types(edge_types: tuple[str, ...]) -> None:
             raise InvalidInputError(f"The edge type {edge_type!r} {error}.") from error
 
 
-def _make_notes(walk: dict[str, Any], max_nodes: int) -> list[str]:
+def _make_notes(walk: JsonRow, max_nodes: int) -> list[Note]:
     notes = []
     if walk["dangling"]:
         first = walk["first_dangling"]
         more = ", …" if walk["dangling"] > len(first) else ""
         edges = "1 edge leads" if walk["dangling"] == 1 else f"{walk['dangling']} edges lead"
-        notes.append(f"{edges} to keys without an entity: {', '.join(first)}{more}.")
+        notes.append(Note("dangling", f"{edges} to keys without an entity: {', '.join(first)}{more}."))
     if walk["only_back"]:
-        notes.append("The edges lead only to the start nodes themselves, which are not listed.")
+        notes.append(Note("only_back", "The edges lead only to the start nodes themselves, which are not listed."))
     if walk["reached"] >= max_nodes:
-        notes.append(f"The walk stopped at {max_nodes:,} nodes: give fewer types or less DEPTH.")
+        notes.append(Note("rows_cut", f"The walk stopped at {max_nodes:,} nodes: give fewer types or less DEPTH."))
     return notes
 
 
@@ -141,14 +140,12 @@ class StartNodes(NamedTuple):
     ids: list[UUID]
 
 
-async def _find_start_nodes(store: Store, start: QueryResult, steps: Steps) -> StartNodes:
-    """Return the entities in a result. Rows of SQL must have an `id` or a `key`; all other rows have a record."""
-    nodes: list[tuple[str | None, UUID]] = []
-    labels: list[str] = []
-    for row in start.results:
-        if start.query_type != "SQL" and "record" in row:
-            nodes.append((row["table"], UUID(row["record"]["id"])))
-        elif row.get("id") is not None:
+async def _find_start_nodes(store: Store, start: Result, steps: Steps) -> StartNodes:
+    """Return the entities in a result. Rows of SQL and edges must have an `id` or a `key`."""
+    nodes: list[tuple[str | None, UUID]] = [(hit.table, UUID(hit.id)) for hit in start.hits]
+    labels = [f"{group.table}/{group.key}" for group in start.edges]
+    for row in start.rows:
+        if row.get("id") is not None:
             nodes.append((None, _parse_id(row["id"])))
         elif row.get("key") is not None:
             labels.append(f"{row['table']}/{row['key']}" if row.get("table") else str(row["key"]))
@@ -169,7 +166,7 @@ def _parse_id(value: Any) -> UUID:
         raise InvalidInputError(f"TRAVERSE starts from the ids of entities, and {value!r} is none.") from error
 
 
-def _explain_no_identity(row: dict[str, Any]) -> str:
+def _explain_no_identity(row: JsonRow) -> str:
     columns = ", ".join(row)
     return f"TRAVERSE starts from entities, so the SQL after WITH must select their id or key; it gives {columns}."
 
@@ -197,13 +194,13 @@ def _compile_order(order_by: str, types: TypeRegistry, first_parameter: int) -> 
     return OrderSql(", ".join([*parts, _TIE_BREAKERS]), paths)
 
 
-def _sort_edge_list(rows: list[dict[str, Any]], order_by: str | None, fields: Sequence[str]) -> list[dict[str, Any]]:
-    """Sort the rows of DEPTH 0."""
+def _sort_edge_list(groups: list[EdgeGroup], order_by: str | None) -> list[EdgeGroup]:
+    """Sort the edges of DEPTH 0."""
     for term in reversed(_parse_terms(order_by) if order_by is not None else []):
         field = term.field.lower()
-        _require_field(term.field, field, fields)
-        rows = sorted(rows, key=lambda row: row[field], reverse=term.descending)
-    return rows
+        _require_field(term.field, field, _EDGE_LIST_FIELDS)
+        groups = sorted(groups, key=attrgetter(field), reverse=term.descending)
+    return groups
 
 
 def _parse_terms(order_by: str) -> list[OrderTerm]:
