@@ -11,11 +11,11 @@ from rem.app import Rem
 from rem.db.store import Store
 from rem.db.yaml import YamlLimitError, load_yaml
 from rem.errors import FileUnreadableError, InvalidAgentError
-from rem.ingest.knowledge.agents import extract_agent_yaml
-from rem.ingest.knowledge.openapi import parse_openapi
 from rem.ingest.models import FetchedFile, ParsedDocument
+from rem.ingest.prepare import extract_agent_yaml
 from rem.ingest.readers.data import read_data
-from rem.ingest.readers.front_matter import parse_front_matter
+from rem.ingest.readers.markdown import parse_front_matter
+from rem.knowledge.openapi import parse_openapi
 
 DEEP = "kind: agent\na: " + "[" * 120_000 + "]" * 120_000
 MERGED = (
@@ -70,7 +70,7 @@ async def test_hostile_file_fails_with_the_reason(rem: Rem, alice: Store) -> Non
     async def save(_text: str) -> str:
         return "never"
 
-    ingester = rem.ingester(alice.scope, save_agent=save)
+    ingester = rem.for_user(alice.scope).ingester(save_agent=save)
     outcome = await ingester.ingest(FetchedFile("agent.yaml", "file:///agent.yaml", DEEP.encode()))
     assert outcome.status == "failed"
     assert "nested more than 100 levels deep" in str(outcome.error)

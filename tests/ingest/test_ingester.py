@@ -21,7 +21,7 @@ from tests.ingest.helpers import PAGE, contents, everything, markdown, only_file
 @pytest.fixture
 def ingester(rem: Rem) -> Ingester:
     """Return an ingester for Alice."""
-    return rem.ingester("alice@example.com")
+    return rem.for_user("alice@example.com").ingester()
 
 
 async def versions(store: Store) -> dict[str, tuple[object, object]]:
@@ -87,11 +87,11 @@ async def test_short_file_is_one_numbered_chunk(ingester: Ingester, alice: Store
 async def test_chunks_are_found_by_lookup_traverse_and_search(rem: Rem, ingester: Ingester) -> None:
     await ingester.ingest(markdown())
     user = "alice@example.com"
-    assert (await rem.query('LOOKUP "guide.md#2"', user=user)).count == 1
-    walked = await rem.query('TRAVERSE FROM "guide.md#1" TYPE next_part DEPTH 3', user=user)
-    assert {row.get("key") for row in walked.results} >= {"guide.md#2", "guide.md#3"}
-    found = await rem.query('SEARCH "how is it installed" IN resources LIMIT 1', user=user)
-    assert found.results[0]["key"] == "guide.md#2"
+    assert (await rem.for_user(user).query('LOOKUP "guide.md#2"')).count == 1
+    walked = await rem.for_user(user).query('TRAVERSE FROM "guide.md#1" TYPE next_part DEPTH 3')
+    assert {row.get("key") for row in walked.list_rows()} >= {"guide.md#2", "guide.md#3"}
+    found = await rem.for_user(user).query('SEARCH "how is it installed" IN resources LIMIT 1')
+    assert found.list_rows()[0]["key"] == "guide.md#2"
 
 
 async def test_unchanged_file_writes_nothing(ingester: Ingester, alice: Store) -> None:
@@ -216,7 +216,7 @@ async def test_unusual_names_and_texts_are_stored(ingester: Ingester, alice: Sto
 
 async def test_concurrent_ingestion_gives_the_same_result(rem: Rem, alice: Store) -> None:
     files = [markdown(f"{PAGE}\n{number % 3}", "same.md", f"file:///{number % 4}/same.md") for number in range(24)]
-    outcomes = await asyncio.gather(*(rem.ingester("alice@example.com").ingest(file) for file in files))
+    outcomes = await asyncio.gather(*(rem.for_user("alice@example.com").ingester().ingest(file) for file in files))
     assert not [outcome for outcome in outcomes if outcome.status == "failed"]
     names = {row.uri: row.name for row in await alice.find(File)}
     # The first file has the short name.
@@ -230,8 +230,8 @@ async def test_concurrent_ingestion_gives_the_same_result(rem: Rem, alice: Store
 async def test_batch_gives_the_same_rows_as_single_files(rem: Rem, alice: Store, bob: Store) -> None:
     places = ["file:///a/n.md", "file:///b/n.md", "file:///a/n.md", "file:///c/N.md"]
     files = [markdown(f"# {number}\n\nText.", "n.md", place) for number, place in enumerate(places)]
-    ingester, single = rem.ingester("alice@example.com"), rem.ingester("bob@example.com")
-    reads = [await ingester.prepare(file, IngestOptions()) for file in files]
+    ingester, single = rem.for_user("alice@example.com").ingester(), rem.for_user("bob@example.com").ingester()
+    reads = [await ingester.read(file, IngestOptions()) for file in files]
     together = await ingester.store_many(reads)
     apart = [await single.ingest(file) for file in files]
     assert [(one.status, one.name) for one in together] == [(one.status, one.name) for one in apart]
@@ -256,7 +256,7 @@ async def test_agent_yaml_becomes_an_agent(rem: Rem, alice: Store) -> None:
         saved.append(text)
         return "release-helper"
 
-    ingester = rem.ingester("alice@example.com", save_agent=save)
+    ingester = rem.for_user("alice@example.com").ingester(save_agent=save)
     file = FetchedFile("a.yaml", "file:///a.yaml", AGENT.encode())
     assert (await ingester.ingest(file)).status == "added"
     assert (await ingester.ingest(file)).status == "unchanged"
@@ -289,8 +289,8 @@ async def test_wiki_pages_become_linked_entries(rem: Rem, ingester: Ingester, al
     ]
     assert await alice.count_dangling_edges() == 0
     assert [row.key for row in await alice.lookup("wiki/guide/setup.md", table="ontologies")] == ["how-to-set-up"]
-    walked = await rem.query('TRAVERSE FROM "home" TYPE links_to DEPTH 1', user="alice@example.com")
-    assert {row.get("key") for row in walked.results} >= {"deep-work", "how-to-set-up"}
+    walked = await rem.for_user("alice@example.com").query('TRAVERSE FROM "home" TYPE links_to DEPTH 1')
+    assert {row.get("key") for row in walked.list_rows()} >= {"deep-work", "how-to-set-up"}
     renamed = pages["wiki/deep.md"].replace("Deep Work", "Shallow Work")
     await ingester.ingest(markdown(renamed, "wiki/deep.md"), form="ontology")
     assert {row.name for row in await alice.find(Ontology, with_deleted=True)} == {

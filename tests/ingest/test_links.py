@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rem.ingest.links import NoteLink, find_links, resolve_uri
+from rem.ingest.readers.markdown import NoteLink, find_links, resolve_uri
 
 
 def targets(text: str) -> list[str]:

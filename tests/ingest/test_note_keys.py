@@ -36,7 +36,7 @@ PLAN = "Sand it.\n\n## Paint\n\nBlue.\n\n## Engine\n\nOil. Back to [[Marta Kowal
 @pytest.fixture
 def ingester(rem: Rem) -> Ingester:
     """Return an ingester for Alice."""
-    return rem.ingester(ALICE)
+    return rem.for_user(ALICE).ingester()
 
 
 def note(name: str, text: str) -> FetchedFile:
@@ -56,8 +56,8 @@ async def keys(store: Store, label: str) -> list[str]:
 
 
 async def links(rem: Rem, label: str, direction: str = "out") -> set[str]:
-    result = await rem.query(f'TRAVERSE FROM "{label}" TYPE links_to DIRECTION {direction}', user=ALICE)
-    return {row["key"] for row in result.results}
+    result = await rem.for_user(ALICE).query(f'TRAVERSE FROM "{label}" TYPE links_to DIRECTION {direction}')
+    return {row["key"] for row in result.list_rows()}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_person_and_note_with_one_name_are_both_found(notes: Ingester, ali
 
 
 async def test_own_note_comes_before_a_shared_one(rem: Rem, notes: Ingester, alice: Store) -> None:
-    await rem.ingester().ingest(FetchedFile("m.md", "file:///shared/m.md", b"# Marta Kowalczyk\n"))
+    await rem.for_user().ingester().ingest(FetchedFile("m.md", "file:///shared/m.md", b"# Marta Kowalczyk\n"))
     assert await keys(alice, "Marta Kowalczyk") == ["files/notes/people/marta.md", "files/m.md"]
 
 
@@ -166,12 +166,12 @@ async def test_deleted_note_has_no_keys_until_it_is_restored(rem: Rem, notes: In
 
 
 async def test_forgetting_a_name_erases_the_note_about_it(rem: Rem, notes: Ingester, alice: Store) -> None:
-    plan = await rem.plan_forget("Marta Kowalczyk", user=ALICE)
+    plan = await rem.for_user(ALICE).plan_forget("Marta Kowalczyk")
     assert [row.key for row in plan.rows] == ["notes/people/marta.md"]
-    assert (await rem.forget(plan)).is_gone
+    assert (await rem.for_user(plan.scope).forget(plan)).is_gone
     assert await keys(alice, "Marta K.") == []
     # A heading is no name: its text is only a mention.
-    assert not (await rem.plan_forget("Paint", user=ALICE)).rows
+    assert not (await rem.for_user(ALICE).plan_forget("Paint")).rows
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ async def test_links_are_edges_in_both_directions(rem: Rem, notes: Ingester, ali
     assert await links(rem, "The boat", "in") == {"notes/people/marta.md"}
     assert await links(rem, "Spring", "in") == {"notes/boat.md"}
     # The circle ends where it began.
-    walked = await rem.query('TRAVERSE FROM "Marta Kowalczyk" TYPE links_to DEPTH 9', user=ALICE)
-    assert [(row["key"], row["depth"]) for row in walked.results] == [
+    walked = await rem.for_user(ALICE).query('TRAVERSE FROM "Marta Kowalczyk" TYPE links_to DEPTH 9')
+    assert [(row["key"], row["depth"]) for row in walked.list_rows()] == [
         ("notes/boat.md", 1),
         ("notes/plans/spring.md", 2),
     ]
@@ -237,10 +237,10 @@ async def test_ingesting_again_replaces_only_the_links_of_the_note(rem: Rem, not
 
 
 async def test_fuzzy_compares_names_but_not_headings_or_addresses(rem: Rem, notes: Ingester) -> None:
-    result = await rem.query('FUZZY "Marta Kowalzcyk"', user=ALICE)
-    assert [row["key"] for row in result.results if row["matched"] == "key"] == ["notes/people/marta.md"]
-    result = await rem.query('FUZZY "Alergies"', user=ALICE)
-    assert not [row for row in result.results if row["matched"] == "key"]
+    result = await rem.for_user(ALICE).query('FUZZY "Marta Kowalzcyk"')
+    assert [row["key"] for row in result.list_rows() if row["matched"] == "key"] == ["notes/people/marta.md"]
+    result = await rem.for_user(ALICE).query('FUZZY "Alergies"')
+    assert not [row for row in result.list_rows() if row["matched"] == "key"]
 
 
 async def test_other_formats_are_found_by_file_name(ingester: Ingester, alice: Store) -> None:

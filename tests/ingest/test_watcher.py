@@ -37,7 +37,7 @@ class Reports:
 
 @asynccontextmanager
 async def watching(rem: Rem, *places: Path) -> AsyncIterator[Reports]:
-    reports = rem.watch(*places, user=ALICE)
+    reports = rem.for_user(ALICE).watch(*places)
     try:
         yield Reports(reports)
     finally:
@@ -80,7 +80,7 @@ async def test_files_removed_while_nobody_watched_are_removed_at_the_start(
     other = tmp_path / "notes-2"
     other.mkdir()
     (other / "c.md").write_text("# Note c\n", encoding="utf-8")
-    await rem.ingest(notes, other, user=ALICE)
+    await rem.for_user(ALICE).ingest(notes, other)
     for path in (notes / "b.md", other / "c.md"):
         path.unlink()
     async with watching(rem, notes) as reports:
@@ -131,7 +131,7 @@ async def test_folder_that_is_empty_at_the_start_keeps_its_files(
 ) -> None:
     for name in "bcd":
         (notes / f"{name}.md").write_text(f"# Note {name}\n", encoding="utf-8")
-    await rem.ingest(notes, user=ALICE)
+    await rem.for_user(ALICE).ingest(notes)
     notes.rename(tmp_path / "disk")
     notes.mkdir()
     async with watching(rem, notes) as reports:
@@ -164,7 +164,7 @@ async def test_deleted_by_its_owner_stays_deleted(rem: Rem, notes: Path, alice: 
         (notes / "a.md").write_text("# Note a\n\nAgain.\n", encoding="utf-8")
         assert await reports.next() == [("deleted", "notes/a.md")]
     # The same if it had been removed and restored before.
-    assert (await rem.ingest(notes, user=ALICE)).counts == {"deleted": 1}
+    assert (await rem.for_user(ALICE).ingest(notes)).counts == {"deleted": 1}
     await alice.restore(File, file.id)
     async with watching(rem, notes) as reports:
         await reports.next()
@@ -173,10 +173,10 @@ async def test_deleted_by_its_owner_stays_deleted(rem: Rem, notes: Path, alice: 
     await alice.restore(File, file.id)
     await alice.delete(file)
     (notes / "a.md").write_text("# Note a\n\nOnce more.\n", encoding="utf-8")
-    assert (await rem.ingest(notes, user=ALICE)).counts == {"deleted": 1}
+    assert (await rem.for_user(ALICE).ingest(notes)).counts == {"deleted": 1}
 
 
 @pytest.mark.parametrize("place", ["https://example.com/", "s3://bucket/", "/no/such/folder"])
 async def test_only_existing_local_places_can_be_watched(rem: Rem, place: str) -> None:
     with pytest.raises(InvalidInputError, match="watch"):
-        await anext(rem.watch(place, user=ALICE))
+        await anext(rem.for_user(ALICE).watch(place))

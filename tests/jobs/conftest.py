@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -103,3 +104,11 @@ async def eventually(condition: Callable[[], Awaitable[object]], seconds: float 
                 return
         assert time.monotonic() < deadline, "the condition never became true"
         await asyncio.sleep(0.02)
+
+
+async def take(sql: Any, kind: str, slots: int = 100, owner_slots: int = 100, worker: UUID | None = None) -> list[int]:
+    """Return the ids of the jobs that a worker gets, in order."""
+    worker = worker or uuid4()
+    await sql.execute("INSERT INTO rem_jobs.workers (id) VALUES ($1) ON CONFLICT DO NOTHING", worker)
+    rows = await sql.fetch("SELECT id FROM rem.rem_take_jobs($1, $2, $3, $4)", worker, [kind], slots, owner_slots)
+    return [row["id"] for row in rows]

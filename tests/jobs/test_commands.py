@@ -10,13 +10,14 @@ import time
 from typing import Any
 
 import httpx2 as httpx
+import psutil
 import pytest
 
 from rem.cli.output import shorten
 from rem.jobs.queue import JobQueue
 from tests.cli.test_serve import serving
 from tests.jobs.conftest import StartWorker, Traces, eventually
-from tests.rem_command import REM, environment, output, rem
+from tests.rem_command import REM, environment, output, rem, start_rem
 
 ALICE = {"tenant_id": "acme", "user_id": "alice"}
 
@@ -53,6 +54,28 @@ async def test_rem_worker_ends_cleanly_on_a_signal(jobs: JobQueue, settings_of: 
         await eventually(lambda: _is_empty(jobs))
         worker.send_signal(number)
         assert await asyncio.to_thread(worker.wait, 10) == 0
+        worker.stderr.close()
+
+
+async def test_frozen_rem_worker_is_replaced(jobs: JobQueue, settings_of: dict[str, str]) -> None:
+    settings = {**settings_of, "WORKER__HEARTBEAT_SECONDS": "3"}
+    worker = start_rem("worker", settings=settings, stderr=subprocess.PIPE)
+    try:
+        assert worker.stderr is not None
+        assert "Stop with Ctrl-C" in await asyncio.to_thread(worker.stderr.readline)
+        await jobs.enqueue("prune", {})
+        await eventually(lambda: _is_empty(jobs))
+        (first,) = psutil.Process(worker.pid).children()
+        first.suspend()
+        await jobs.enqueue("prune", {})
+        await eventually(lambda: _is_empty(jobs), 180)
+        (second,) = psutil.Process(worker.pid).children()
+        assert second.pid != first.pid
+        worker.terminate()
+        assert await asyncio.to_thread(worker.wait, 60) == 0
+    finally:
+        worker.kill_with_children() if worker.poll() is None else None
+        assert worker.stderr is not None
         worker.stderr.close()
 
 
@@ -148,13 +171,13 @@ async def test_rem_serve_without_in_process_worker_leaves_jobs_queued(
 
 
 async def test_failing_worker_does_not_stop_the_server(jobs: JobQueue, settings_of: dict[str, str], sql: Any) -> None:
-    await sql.execute("ALTER TABLE rem_jobs.pgqueuer RENAME TO elsewhere")
+    await sql.execute("ALTER TABLE rem_jobs.jobs RENAME TO elsewhere")
     with serving(settings=settings_of) as (address, process):
         time.sleep(2)
         assert process.poll() is None
         assert httpx.get(f"{address}/health/ready").status_code == 200
         # And it goes on by itself when what was missing is there again.
-        await sql.execute("ALTER TABLE rem_jobs.elsewhere RENAME TO pgqueuer")
+        await sql.execute("ALTER TABLE rem_jobs.elsewhere RENAME TO jobs")
         await jobs.enqueue("prune", {})
         await eventually(lambda: _is_empty(jobs))
 

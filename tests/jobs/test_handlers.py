@@ -7,41 +7,41 @@ from datetime import timedelta
 import pytest
 
 from rem.app import Rem
-from rem.ingest.models import IngestOptions
-from rem.ingest.queue import QueuedFile, enqueue_files
+from rem.ingest.models import FetchedFile, IngestOptions
+from rem.ingest.queue import enqueue_files
+from rem.jobs.handlers import HANDLERS
 from rem.jobs.queue import JobQueue
+from rem.jobs.worker import Worker
 from rem.models import File, Resource
 from rem.models.field_types import utc_now
 from rem.models.file import ProcessingStatus
 from rem.settings import Settings
-from rem.worker.handlers import HANDLERS
-from rem.worker.worker import Worker
 
 
 async def work(rem: Rem, settings: Settings) -> None:
     """Do all that waits; what fails has failed."""
     once = settings.model_copy(update={"worker": settings.worker.model_copy(update={"attempts": 1})})
-    await Worker(rem, None, once).run(once=True)
+    await Worker(rem, once).run(once=True)
 
 
 async def test_uploaded_file_is_read(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
-    store = rem.store("alice@example.com")
+    store = rem.for_user("alice@example.com").store
     text = b"# Boats\n\nThe harbour has twelve berths.\n"
-    (file,) = await enqueue_files(store, [QueuedFile("boats.md", "upload://boats.md", text)], IngestOptions())
+    (file,) = await enqueue_files(store, [FetchedFile("boats.md", "upload://boats.md", text)], IngestOptions())
     assert (await jobs.counts())["queued"] == 1
     await work(rem, settings)
     assert await jobs.list() == []
     assert (await store.get(File, file.id)).processing_status == ProcessingStatus.COMPLETED
-    found = await rem.query('SEARCH "berths in the harbour"', user="alice@example.com")
-    assert any("twelve berths" in str(row) for row in found.results)
+    found = await rem.for_user("alice@example.com").query('SEARCH "berths in the harbour"')
+    assert any("twelve berths" in str(row) for row in found.hits)
 
 
 async def test_dream_all_enqueues_one_dream_per_owner(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
     for user in ("alice", "bob"):
-        await rem.store(user).upsert(Resource(name="Note", content="The harbour has twelve berths."))
+        await rem.for_user(user).store.upsert(Resource(name="Note", content="The harbour has twelve berths."))
     for _ in range(2):
         await jobs.enqueue("dream-all", {})
-    await Worker(rem, None, settings, kinds=["dream-all"]).run(once=True)
+    await Worker(rem, settings, kinds=["dream-all"]).run(once=True)
     dreams = [(job.kind, job.user_id) for job in await jobs.list()]
     assert sorted(dreams, key=str) == [("dream", "alice"), ("dream", "bob")]
     await work(rem, settings)
@@ -49,7 +49,7 @@ async def test_dream_all_enqueues_one_dream_per_owner(rem: Rem, jobs: JobQueue, 
 
 
 async def test_sweep_erases_expired_rows(rem: Rem, jobs: JobQueue, settings: Settings) -> None:
-    store = rem.store("alice")
+    store = rem.for_user("alice").store
     await store.upsert(Resource(name="Kept", content="The harbour has twelve berths."))
     await store.upsert(Resource(name="Lapsed", content="Today only.", expires_at=utc_now() - timedelta(minutes=1)))
     await jobs.enqueue("sweep", {})
@@ -66,7 +66,7 @@ async def test_log_is_kept_for_a_week(rem: Rem, jobs: JobQueue, settings: Settin
         await work(rem, settings)
         if kind == "sweep":
             async with rem.database.connection() as connection:
-                await connection.execute("UPDATE rem_jobs.pgqueuer_log SET created = created - interval '8 days'")
+                await connection.execute("UPDATE rem_jobs.log SET ended_at = ended_at - interval '8 days'")
     assert [kind.kind for kind in await jobs.stats()] == ["prune"]
 
 

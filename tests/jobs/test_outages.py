@@ -11,18 +11,14 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from pgqueuer.domain.models import Job
-from pgqueuer.domain.types import QueueEntrypoint, QueueManagerId
-from pgqueuer.ports.repository import EntrypointExecutionParameter
 
 from rem.app import Rem
 from rem.db.embedded.server import EmbeddedServer
+from rem.db.sql import query
 from rem.jobs.queue import JobQueue
 from rem.settings import Settings
-from rem.worker.pgqueuer_driver import ReconnectingDriver
-from rem.worker.queries import WorkerQueries
 from tests.db.embedded.processes import find_postmaster
-from tests.jobs.conftest import TRACES, StartWorker, Traces, eventually
+from tests.jobs.conftest import TRACES, StartWorker, Traces, eventually, take
 
 ALICE = {"tenant_id": "acme", "user_id": "alice"}
 OTHERS = """
@@ -80,67 +76,61 @@ async def test_frozen_worker_releases_jobs_that_were_taken_over(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker
 ) -> None:
     frozen = start_worker()
-    await jobs.enqueue("slow", {**ALICE, "name": "report", "seconds": 6})
+    job_id = await jobs.enqueue("slow", {**ALICE, "name": "report", "seconds": 6})
+    assert job_id is not None
     await eventually(lambda: traces.events("report"))
     frozen.send_signal(signal.SIGSTOP)
-    other = start_worker()
-    await eventually(lambda: _begun(traces, 2))
+    start_worker()
+    await eventually(lambda: _is_lost(jobs, job_id))
     frozen.send_signal(signal.SIGCONT)
-    await eventually(lambda: _nothing_waits(jobs))
+    await eventually(lambda: _nothing_waits(jobs), 60)
     frozen.terminate()
     assert await asyncio.to_thread(frozen.wait, 10) == 0
     rows = await traces.rows()
-    assert [(row["what"], row["pid"]) for row in rows] == [
-        ("begun", frozen.pid),
-        ("begun", other.pid),
-        ("done", other.pid),
+    assert [(row["what"], row["pid"] == frozen.pid) for row in rows] == [
+        ("begun", True),
+        ("begun", False),
+        ("done", False),
     ]
 
 
-async def test_job_taken_by_a_lost_answer_is_queued_again(rem: Rem, jobs: JobQueue, sql: Any) -> None:
-    known, unknown = [await jobs.enqueue("slow", ALICE) for _ in range(2)]
-    driver, queries = queries_of(rem)
-    assert len(await take(queries)) == 2
-    assert unknown is not None
-    queries.held.pop(unknown)
+async def test_job_taken_by_a_lost_answer_is_queued_again(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker, sql: Any
+) -> None:
+    start_worker(WORKER__HEARTBEAT_SECONDS="20")
+    known = await jobs.enqueue("slow", {**ALICE, "name": "known", "seconds": 60})
+    await eventually(lambda: traces.events("known"))
+    # As if the worker had taken it without receiving the answer.
+    unknown = await jobs.enqueue("slow", {**ALICE, "name": "unknown"}, delay=timedelta(hours=1))
+    await sql.execute(
+        "UPDATE rem_jobs.jobs SET state = 'running', worker = (SELECT id FROM rem_jobs.workers) WHERE id = $1", unknown
+    )
     await sql.execute(OTHERS)
-    assert await driver.fetch("SELECT 1 AS one") == [{"one": 1}]
-    await driver.close()
-    assert {job.id: job.state for job in await jobs.list()} == {known: "running", unknown: "queued"}
+    await eventually(lambda: traces.events("unknown"))
+    await eventually(lambda: _are(jobs, {known: "running"}))
 
 
-@pytest.mark.parametrize("status", ["successful", "failed", "canceled"])
-async def test_worker_cannot_end_a_job_that_was_taken_over(rem: Rem, jobs: JobQueue, status: Any) -> None:
+@pytest.mark.parametrize("outcome", ["done", "dead", "queued"])
+async def test_worker_cannot_end_a_job_that_was_taken_over(jobs: JobQueue, sql: Any, outcome: str) -> None:
     job_id = await jobs.enqueue("slow", ALICE)
     assert job_id is not None
-    (first_driver, first), (second_driver, second) = queries_of(rem), queries_of(rem)
-    (job,) = await take(first)
-    (taken,) = await take(second, heartbeat=timedelta())
-    assert (job.attempts, taken.attempts) == (0, 1)
-    await first.update_heartbeat([job.id])
-    assert first.held[job.id] < 0
-    await first.retry_job(job, timedelta(), None)
-    await first.log_jobs([(job, status, None)])
-    assert (await jobs.get(job_id)).state == "running"
-    await second.update_heartbeat([job.id])
-    assert second.held[job.id] > 0
-    await second.log_jobs([(taken, "successful", None)])
+    first, second = uuid4(), uuid4()
+    assert await take(sql, "slow", worker=first) == [job_id]
+    beat_at = await sql.fetchval("SELECT beat_at FROM rem_jobs.workers WHERE id = $1", first)
+    await sql.fetch(query("jobs/jobs", "beat"), first)
+    assert await sql.fetch(query("jobs/jobs", "lose_worker"), first, beat_at, 5, 2) == []
+    beat_at = await sql.fetchval("SELECT beat_at FROM rem_jobs.workers WHERE id = $1", first)
+    assert len(await sql.fetch(query("jobs/jobs", "lose_worker"), first, beat_at, 5, 2)) == 1
+    # A lost worker gets no jobs and no heartbeat.
+    assert await sql.fetch(query("jobs/jobs", "take"), first, ["slow"], 10, 10) == []
+    assert await sql.fetch(query("jobs/jobs", "beat"), first) == []
+    assert await take(sql, "slow", worker=second) == [job_id]
+    run = [job_id], [first], [outcome], [0.0], [1], [0], ["{}"]
+    await sql.fetch(query("jobs/jobs", "end"), *run)
+    job = await jobs.get(job_id)
+    assert (job.state, job.worker, job.attempts, job.losses) == ("running", second, 1, 1)
+    await sql.fetch(query("jobs/jobs", "end"), [job_id], [second], ["done"], [0.0], [0], [0], [None])
     assert await jobs.list() == []
-    for driver in (first_driver, second_driver):
-        await driver.close()
-
-
-def queries_of(rem: Rem) -> tuple[ReconnectingDriver, WorkerQueries]:
-    """The statements of a worker."""
-    driver = ReconnectingDriver(rem.database, 5, lambda connection: queries.requeue_unknown(connection))
-    queries = WorkerQueries(driver, 10)
-    return driver, queries
-
-
-async def take(queries: WorkerQueries, heartbeat: timedelta = timedelta(seconds=60)) -> list[Job]:
-    """What a worker gets that asks for jobs."""
-    kinds = {QueueEntrypoint("slow"): EntrypointExecutionParameter(0)}
-    return await queries.dequeue(10, kinds, QueueManagerId(uuid4()), None, heartbeat)
 
 
 async def test_worker_stops_without_a_database(home: Path, start_worker: StartWorker) -> None:
@@ -161,10 +151,14 @@ async def _done(traces: Traces, least: int) -> bool:
     return len({row["name"] for row in await traces.rows() if row["what"] == "done"}) >= least
 
 
-async def _begun(traces: Traces, times: int) -> bool:
-    return len([row for row in await traces.rows() if row["what"] == "begun"]) >= times
+async def _is_lost(jobs: JobQueue, job_id: int) -> bool:
+    return (await jobs.get(job_id)).losses == 1
 
 
 async def _nothing_waits(jobs: JobQueue) -> bool:
     counts = await jobs.counts()
     return counts["queued"] == counts["running"] == 0
+
+
+async def _are(jobs: JobQueue, states: dict[int | None, str]) -> bool:
+    return {job.id: job.state for job in await jobs.list()} == states

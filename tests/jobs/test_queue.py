@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import asyncpg
 import pytest
 
 from rem.app import Rem
 from rem.errors import InvalidInputError, NotFoundError
 from rem.jobs.queue import JobQueue
-from rem.worker.queries import PGQUEUER_SETTINGS, WorkerQueries
 from tests.conftest import settings_for
+from tests.jobs.conftest import take
 
 ALICE = {"tenant_id": "acme", "user_id": "alice"}
 BOB = {"tenant_id": "acme", "user_id": "bob"}
@@ -59,41 +56,22 @@ async def test_one_of_many_concurrent_callers_enqueues_the_job(jobs: JobQueue) -
 
 async def test_equal_job_waits_for_the_running_one(jobs: JobQueue, sql: Any) -> None:
     running = await jobs.enqueue("dream", ALICE, dedupe="nightly")
-    await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'picked', queue_manager_id = gen_random_uuid()")
+    await sql.execute("UPDATE rem_jobs.jobs SET state = 'running', worker = gen_random_uuid()")
     second = await jobs.enqueue("dream", ALICE, dedupe="nightly")
     assert second is not None
     assert second != running
     assert await jobs.enqueue("dream", ALICE, dedupe="nightly") is None
 
 
-class InterruptedConnection:
-    """A connection on which something happens elsewhere after its first statement."""
-
-    def __init__(self, connection: Any, happen: Callable[[], Awaitable[object]]) -> None:
-        self._connection = connection
-        self._happen: Callable[[], Awaitable[object]] | None = happen
-
-    async def fetchval(self, *arguments: object) -> object:
-        value = await self._connection.fetchval(*arguments)
-        if self._happen is not None:
-            happen, self._happen = self._happen, None
-            await happen()
-        return value
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._connection, name)
-
-
-async def test_job_is_queued_when_the_equal_one_ends_meanwhile(rem: Rem, jobs: JobQueue, sql: Any) -> None:
-    """The running job has not seen what this caller stores, and its end must not leave the caller without a job."""
-    ended = await jobs.enqueue("ingest", ALICE, dedupe="file")
-    await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'picked', queue_manager_id = gen_random_uuid()")
+async def test_equal_job_does_not_start_before_the_caller_has_stored_its_change(
+    rem: Rem, jobs: JobQueue, sql: Any
+) -> None:
+    """It would miss what this caller stores, and nothing would run for this caller."""
+    waiting = await jobs.enqueue("ingest", ALICE, dedupe="file")
     async with rem.database.transaction() as transaction, transaction.connection() as connection:
-        interrupted: Any = InterruptedConnection(
-            connection, lambda: sql.execute("DELETE FROM rem_jobs.pgqueuer WHERE id = $1", ended)
-        )
-        new = await jobs.enqueue("ingest", ALICE, dedupe="file", connection=interrupted)
-    assert [job.id for job in await jobs.list(state="queued")] == [new]
+        assert await jobs.enqueue("ingest", ALICE, dedupe="file", connection=connection) is None
+        assert await take(sql, "ingest") == []
+    assert await take(sql, "ingest") == [waiting]
 
 
 async def test_job_is_part_of_the_callers_transaction(rem: Rem, jobs: JobQueue) -> None:
@@ -128,7 +106,7 @@ async def test_invalid_job_is_rejected(jobs: JobQueue, kind: str, payload: dict[
 
 async def test_jobs_are_listed_by_state_and_kind(jobs: JobQueue, sql: Any) -> None:
     first, second, third = [await jobs.enqueue(kind, ALICE) for kind in ("ingest", "dream", "dream")]
-    await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", second)
+    await sql.execute("UPDATE rem_jobs.jobs SET state = 'dead' WHERE id = $1", second)
     assert [job.id for job in await jobs.list()] == [third, second, first]
     assert [job.id for job in await jobs.list(state="dead")] == [second]
     assert [job.id for job in await jobs.list(state="queued", kind="dream")] == [third]
@@ -140,7 +118,7 @@ async def test_jobs_are_listed_by_state_and_kind(jobs: JobQueue, sql: Any) -> No
 async def test_dead_jobs_are_retried_even_if_an_equal_one_is_queued(jobs: JobQueue, sql: Any) -> None:
     async def die() -> int | None:
         job_id = await jobs.enqueue("dream", ALICE, dedupe="nightly")
-        await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed', attempts = 5 WHERE id = $1", job_id)
+        await sql.execute("UPDATE rem_jobs.jobs SET state = 'dead', attempts = 5 WHERE id = $1", job_id)
         return job_id
 
     first, second, third = [await die() for _ in range(3)]
@@ -163,102 +141,44 @@ async def test_cancelled_job_is_removed(jobs: JobQueue) -> None:
 
 async def test_erasing_an_owner_leaves_no_jobs(jobs: JobQueue, sql: Any) -> None:
     mine = [await jobs.enqueue("ingest", {**ALICE, "text": "private"}, dedupe=name) for name in ("a", "b", "c")]
-    await sql.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", mine[1])
+    await sql.execute("UPDATE rem_jobs.jobs SET state = 'dead' WHERE id = $1", mine[1])
     elsewhere = {"tenant_id": "other", "user_id": "alice"}
     others = [await jobs.enqueue("ingest", BOB), await jobs.enqueue("ingest", elsewhere)]
     shared = await jobs.enqueue("ingest", {"tenant_id": "acme"})
     assert await jobs.count_for_owner("acme", "alice") == 3
     assert await jobs.erase_owner("acme", "alice") == 3
     assert await jobs.count_for_owner("acme", "alice") == 0
-    for table in ("pgqueuer", "pgqueuer_log", "pgqueuer_schedules", "pgqueuer_statistics"):
+    for table in ("jobs", "turns", "log", "schedules", "workers"):
         rows = await sql.fetch(f"SELECT row_to_json(t)::text FROM rem_jobs.{table} t")
         assert not any("alice" in row[0] and "acme" in row[0] for row in rows)
-    assert not await sql.fetch("SELECT FROM rem_jobs.pgqueuer_log WHERE job_id = ANY ($1)", mine)
+    assert not await sql.fetch("SELECT FROM rem_jobs.log WHERE job_id = ANY ($1)", mine)
     assert {job.id for job in await jobs.list()} == {*others, shared}
     assert await jobs.erase_owner("acme", None) == 1
 
 
-async def test_enqueue_writes_the_same_rows_as_pgqueuer(jobs: JobQueue, dsn: str) -> None:
-    """The rows, the log, the conflict and the notification, column by column."""
-    from pgqueuer.db import AsyncpgDriver
-
-    connection = await asyncpg.connect(dsn)
-    told: list[dict[str, Any]] = []
-    await connection.add_listener("rem_jobs", lambda *args: told.append(json.loads(args[3])))
-    library = WorkerQueries(AsyncpgDriver(connection), 1)
-    arguments: dict[str, Any] = {"priority": 3, "execute_after": timedelta(hours=1), "headers": dict(ALICE)}
-    ours = await jobs.enqueue("ingest", ALICE, dedupe="x", priority=3, delay=timedelta(hours=1))
-    key = await connection.fetchval("SELECT dedupe_key FROM rem_jobs.pgqueuer")
-    payload = await connection.fetchval("SELECT payload FROM rem_jobs.pgqueuer")
-    assert await library.enqueue("ingest", payload, dedupe_key=key, on_conflict="skip", **arguments) == [None]
-    (theirs,) = await library.enqueue("ingest", payload, dedupe_key="other", on_conflict="skip", **arguments)
-    differing = "- 'id' - 'created' - 'updated' - 'heartbeat' - 'execute_after' - 'dedupe_key' - 'job_id'"
-    for table, column in (("pgqueuer", "id"), ("pgqueuer_log", "job_id")):
-        rows = [
-            await connection.fetchval(
-                f"SELECT to_jsonb(t) {differing} FROM rem_jobs.{table} t WHERE {column} = $1", job_id
-            )
-            for job_id in (ours, theirs)
-        ]
-        assert rows[0] == rows[1]
-        assert rows[0] is not None
-    await connection.execute("SELECT 1")
-    # The second is of the one that was skipped.
-    mine, _, its = told
-    assert {**mine, "sent_at": None} == {**its, "sent_at": None}
-    assert mine["operation"] == "insert"
-    await connection.close()
-
-
-async def test_tables_match_the_installed_pgqueuer(dsn: str) -> None:
-    """If this fails after an upgrade of pgqueuer, a migration has to follow it. The function that notifies is ours."""
-    from pgqueuer.db import AsyncpgDriver
-
-    connection = await asyncpg.connect(dsn)
-    plan = await WorkerQueries(AsyncpgDriver(connection), 1).plan_upgrade()
-    await connection.close()
-    assert [text for text in plan.statements if "FUNCTION rem_jobs.fn_pgqueuer_changed" not in text] == []
-    assert plan.notes == ()
-
-
-def test_names_do_not_depend_on_the_environment() -> None:
-    probe = (
-        "from rem.worker.queries import PGQUEUER_SETTINGS as settings\n"
-        "print(settings.channel, settings.qualified.queue_table, settings.durability)"
-    )
-    variables = {f"PGQUEUER_{name}": "x" for name in ("PREFIX", "SCHEMA", "CHANNEL", "QUEUE_TABLE")}
-    found = subprocess.run(
-        [sys.executable, "-c", probe],
-        env={**variables, "QUEUE_TABLE": "y", "CHANNEL": "z"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert found.stdout == f"rem_jobs rem_jobs.pgqueuer {PGQUEUER_SETTINGS.durability}\n"
-
-
 async def test_sql_verb_has_no_access_to_jobs(rem: Rem, jobs: JobQueue) -> None:
     await jobs.enqueue("ingest", {"tenant_id": "default", "user_id": "bob", "text": "private"})
-    for table in ("rem_jobs.pgqueuer", "rem_jobs.pgqueuer_log"):
+    for table in ("rem_jobs.jobs", "rem_jobs.turns", "rem_jobs.log"):
         with pytest.raises(InvalidInputError):
-            await rem.query(f"SQL SELECT * FROM {table}", user="alice")
+            await rem.for_user("alice").query(f"SQL SELECT * FROM {table}")
     async with rem.database.connection() as connection:
         role = await connection.fetchval("SELECT role_name FROM rem.sql_access")
         assert role is not None
         assert not await connection.fetchval("SELECT has_schema_privilege($1::text, 'rem_jobs', 'USAGE')", role)
 
 
-async def test_enqueue_does_not_import_pgqueuer(dsn: str) -> None:
+async def test_enqueue_does_not_import_the_worker(dsn: str) -> None:
     probe = """
 import asyncio, sys
 from rem.app import Rem
 from rem.jobs.queue import JobQueue
+from tests.jobs.conftest import take
 import rem.cli.main
 async def main():
     async with Rem.open() as rem:
         assert await JobQueue(rem.database).enqueue("ingest", {}) is not None
 asyncio.run(main())
-print(sorted({"pgqueuer", "croniter"} & set(sys.modules)))
+print(sorted({"rem.jobs.worker", "croniter"} & set(sys.modules)))
 """
     done = await asyncio.to_thread(
         subprocess.run,

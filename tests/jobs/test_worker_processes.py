@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Any
+from uuid import uuid4
 
+from rem.db.sql import query
 from rem.jobs.queue import JobQueue
-from tests.jobs.conftest import StartWorker, Traces, eventually
+from tests.jobs.conftest import StartWorker, Traces, eventually, take
 
 ALICE = {"tenant_id": "acme", "user_id": "alice"}
 
@@ -60,24 +64,75 @@ async def test_job_of_a_killed_worker_is_taken_over(jobs: JobQueue, traces: Trac
     await eventually(lambda: traces.events("report"))
     victim.kill()
     other = start_worker()
-    await eventually(lambda: is_empty(jobs))
+    await eventually(lambda: is_empty(jobs), 60)
     assert await traces.events("report") == ["begun", "begun", "done"]
-    assert (await traces.rows())[-1]["pid"] == other.pid
+    assert other.poll() is None
     assert job_id not in {job.id for job in await jobs.list()}
 
 
-async def test_job_that_kills_every_worker_becomes_dead(
+async def test_job_that_kills_its_process_twice_is_set_aside(
     jobs: JobQueue, traces: Traces, start_worker: StartWorker
 ) -> None:
+    """The first time it takes its worker along, and the job beside it, which succeeds later. Then it takes nothing."""
     job_id = await put(jobs, "kills", "bomb")
-    for _ in range(3):
-        assert start_worker().wait(20) == -signal.SIGKILL
-    start_worker()
-    await eventually(lambda: jobs.list(state="dead"))
+    beside = await put(jobs, "slow", "beside", seconds=1)
+    assert start_worker(WORKER__ATTEMPTS="9").wait(20) == -signal.SIGKILL
+    survivor = start_worker(WORKER__ATTEMPTS="9")
+    await eventually(lambda: jobs.list(state="dead"), 60)
+    await eventually(lambda: is_empty(jobs), 60)
+    (dead,) = await jobs.list()
+    assert (dead.id, dead.attempts, dead.losses) == (job_id, 2, 2)
+    assert dead.error is not None
+    assert dead.error.kind == "WorkerLost"
+    assert await traces.events("bomb") == ["begun"] * 2
+    assert (await traces.events("beside"))[-1] == "done"
+    assert beside not in {job.id for job in await jobs.list()}
+    assert survivor.poll() is None
+    # Even when it is retried, it ends only its own process.
+    await jobs.retry([job_id])
+    await eventually(lambda: jobs.list(state="dead"), 60)
+    assert survivor.poll() is None
+
+
+async def test_job_whose_workers_are_killed_twice_is_set_aside(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker
+) -> None:
+    job_id = await put(jobs, "slow", "report", seconds=60)
+    for number in range(2):
+        worker = start_worker(WORKER__ATTEMPTS="9")
+        await eventually(partial(_has_begun, traces, "report", number + 1), 60)
+        worker.kill()
+    start_worker(WORKER__ATTEMPTS="9")
+    await eventually(lambda: jobs.list(state="dead"), 60)
     dead = await jobs.get(job_id)
     assert dead.error is not None
-    assert "was lost 3 times" in dead.error.message
-    assert await traces.events("bomb") == ["begun"] * 3
+    assert (dead.error.kind, dead.losses, dead.attempts) == ("WorkerLost", 2, 2)
+
+
+async def test_job_that_freezes_its_process_is_set_aside(
+    jobs: JobQueue, traces: Traces, start_worker: StartWorker, sql: Any
+) -> None:
+    start_worker(WORKER__HEARTBEAT_SECONDS="3")
+    # As if it had frozen a worker before.
+    job_id = await jobs.enqueue("freezes", {**ALICE, "name": "frozen"}, delay=timedelta(hours=1))
+    assert job_id is not None
+    await sql.execute("UPDATE rem_jobs.jobs SET losses = 1, is_due = true WHERE id = $1", job_id)
+    await eventually(lambda: jobs.list(state="dead"), 60)
+    assert (await jobs.get(job_id)).losses == 2
+    assert await traces.events("frozen") == ["begun"]
+
+
+async def test_only_jobs_inside_the_lost_process_are_blamed(jobs: JobQueue, sql: Any) -> None:
+    worker = uuid4()
+    inside, apart = [await put(jobs, "slow", name) for name in ("inside", "apart")]
+    await sql.execute("UPDATE rem_jobs.jobs SET losses = 1 WHERE id = $1", apart)
+    assert await take(sql, "slow", worker=worker) == [inside, apart]
+    beat_at = await sql.fetchval("SELECT beat_at FROM rem_jobs.workers")
+    await sql.fetch(query("jobs/jobs", "lose_worker"), worker, beat_at, 5, 2)
+    assert {job.id: (job.state, job.losses, job.attempts) for job in await jobs.list()} == {
+        inside: ("queued", 1, 1),
+        apart: ("queued", 1, 1),
+    }
 
 
 async def test_failed_job_is_retried_with_growing_delays(
@@ -226,3 +281,7 @@ async def test_schedule_fires_once_with_many_workers(
 
 async def _fired(traces: Traces, times: int) -> bool:
     return len([row for row in await traces.rows() if row["what"] == "done"]) >= times
+
+
+async def _has_begun(traces: Traces, name: str, times: int) -> bool:
+    return (await traces.events(name)).count("begun") >= times

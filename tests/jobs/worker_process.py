@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 
@@ -15,9 +16,9 @@ from loguru import logger
 
 from rem.app import Rem
 from rem.errors import InvalidInputError
+from rem.jobs.handlers import HandlerContext, Payload
+from rem.jobs.worker import Worker
 from rem.settings import get_settings
-from rem.worker.handlers import HandlerContext, Payload
-from rem.worker.worker import Schedule, Worker
 
 
 async def leave_trace(work: HandlerContext, payload: Payload, what: str) -> None:
@@ -66,19 +67,27 @@ async def blocks(work: HandlerContext, payload: Payload) -> None:
         await asyncio.sleep(60)
 
 
-HANDLERS = {"slow": slow, "fails": fails, "refuses": refuses, "kills": kills, "blocks": blocks}
+async def freezes(work: HandlerContext, payload: Payload) -> None:
+    """Holds the interpreter, so that nothing else runs in its process."""
+    await leave_trace(work, payload, "begun")
+    re.fullmatch(r"(a+)+b", "a" * 60)
+
+
+HANDLERS = {"slow": slow, "freezes": freezes, "fails": fails, "refuses": refuses, "kills": kills, "blocks": blocks}
 
 
 async def main() -> None:
     """Work until SIGTERM."""
+    # Not those of `__main__`: a process of a job imports them.
+    from tests.jobs.worker_process import HANDLERS
+
     schedule = os.environ.get("TEST_SCHEDULE")
     async with Rem.open() as rem:
         worker = Worker(
             rem,
-            None,
             get_settings(),
             handlers=HANDLERS,
-            schedules=[Schedule("slow", schedule)] if schedule else [],
+            schedules={"slow": schedule} if schedule else {},
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         print("ready", flush=True)

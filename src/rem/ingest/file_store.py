@@ -12,8 +12,9 @@ from uuid import UUID
 
 from rem.db.sql import fill, query
 from rem.db.write_plan import owner_condition
-from rem.ingest.models import FetchedFile, Form
+from rem.ingest.models import FetchedFile, Form, IngestOptions, Source
 from rem.models.field_types import MAX_KEY_BYTES
+from rem.models.file import ProcessingStatus
 from rem.text import clean_text, collapse_spaces
 
 if TYPE_CHECKING:
@@ -50,6 +51,18 @@ class StoredFile:
         """The options and the chunker version that the stored chunks were made with."""
         info = self.metadata.get("ingest")
         return info if isinstance(info, dict) else {}
+
+    def has(self, file: FetchedFile, options: IngestOptions, chunker: str | None = None) -> bool:
+        """Return whether the stored rows were made of the same bytes, with the same options and this chunker."""
+        info = self.ingest_info
+        return (
+            self.processing_status == ProcessingStatus.COMPLETED
+            and self.checksum == file.checksum
+            and info.get("form") in (options.form or current_form(self.metadata), "schema")
+            and (chunker is None or info.get("form") != "resource" or info.get("chunker") == chunker)
+            and options.category in (None, info.get("category"))
+            and set(options.tags or ()) <= set(self.tags)
+        )
 
 
 @dataclass(slots=True)
@@ -93,7 +106,7 @@ class FileStore:
 
     async def lock(self) -> None:
         """Block other writers of this owner's files until the transaction ends."""
-        await self._connection.execute(query("repository", "lock_batches"), *self._scope)
+        await self._connection.execute(query("db/repository", "lock_batches"), *self._scope)
 
     async def find_by_uri(self, uris: Iterable[str], *, lock: bool = False) -> dict[str, StoredFile]:
         """Return the stored files by URI. For each URI that is the live file, else the file deleted last."""
@@ -132,7 +145,7 @@ class FileStore:
         if not candidates:
             return []
         statement = fill(
-            query("ingest", "check_names"),
+            query("ingest/ingest", "check_names"),
             owner_of_f=owner_condition("f", self._is_shared),
             owner_of_r=owner_condition("r", self._is_shared),
         )
@@ -186,19 +199,25 @@ class FileStore:
         """Record that a run has stored these files."""
         if is_new_by_id:
             await self._connection.execute(
-                query("ingest", "record_run"), *self._scope, run_id, list(is_new_by_id), list(is_new_by_id.values())
+                query("ingest/ingest", "record_run"),
+                *self._scope,
+                run_id,
+                list(is_new_by_id),
+                list(is_new_by_id.values()),
             )
 
     async def find_forgotten(self, digests: Sequence[bytes]) -> set[bytes]:
         """Return those of some digests of files and texts that the owner has forgotten."""
         return {
             row["digest"]
-            for row in await self._connection.fetch(query("ingest", "find_forgotten"), *self._scope, list(digests))
+            for row in await self._connection.fetch(
+                query("ingest/ingest", "find_forgotten"), *self._scope, list(digests)
+            )
         }
 
     async def clear_forgotten(self, digests: Sequence[bytes]) -> None:
         """Let forgotten files and texts be stored again."""
-        await self._connection.execute(query("ingest", "clear_forgotten"), *self._scope, list(digests))
+        await self._connection.execute(query("ingest/ingest", "clear_forgotten"), *self._scope, list(digests))
 
     async def load_entries(self, file_id: UUID) -> dict[str, tuple[UUID, bool]]:
         """Return the id of each knowledge entry of a file and whether it is deleted, by key."""
@@ -216,13 +235,17 @@ class FileStore:
             statement = self._owned(f"erase_{table}", {"chunks": "r", "entries": "o", "files": "f"}[table])
             await self._connection.execute(statement, *self._scope, list(ids))
 
+    async def erase_records(self, file_ids: Sequence[UUID], *, kept: Sequence[UUID]) -> None:
+        """Erase the records of some files but those with the given ids. Records that the owner deleted stay deleted."""
+        await self._connection.execute(self._owned("erase_records", "r"), *self._scope, list(file_ids), list(kept))
+
     def _owned(self, name: str, alias: str, **parts: str) -> str:
-        return fill(query("ingest", name), owner=owner_condition(alias, self._is_shared), **parts)
+        return fill(query("ingest/ingest", name), owner=owner_condition(alias, self._is_shared), **parts)
 
 
 async def count_chunks(connection: Connection, tenant_id: str, file_ids: Sequence[UUID]) -> dict[UUID, int]:
     """Return the number of live chunks and entries of each file."""
-    rows = await connection.fetch(query("ingest", "count_chunks"), tenant_id, list(file_ids))
+    rows = await connection.fetch(query("ingest/ingest", "count_chunks"), tenant_id, list(file_ids))
     return {row["id"]: row["chunks"] for row in rows}
 
 
@@ -237,7 +260,7 @@ def current_form(metadata: Mapping[str, Any]) -> Form:
     return "resource"
 
 
-def propose_names(file: FetchedFile) -> list[str]:
+def propose_names(file: Source) -> list[str]:
     """Return possible names for a file, the shortest first. The last one contains a hash of the URI and is unique."""
     uri_hash = hashlib.sha256(file.uri.encode(errors="surrogatepass")).hexdigest()
     uri = urlsplit(file.uri)

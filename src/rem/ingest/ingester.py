@@ -1,149 +1,74 @@
-"""Ingester: reads files and stores each of them completely, or not at all, in one owner's memory."""
+"""Ingester: the one way of a file into memory, from its source to its rows, for one owner.
+
+`fetch` gets its bytes, `read` prepares it for storing, and `store_many` writes all its rows or none. `ingest` does this
+for one file, `ingest_sources` for many at once, and the ingest queue (`queue.py`) for a file that was uploaded.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from loguru import logger
 
-from rem.errors import DatabaseError, FileEmptyError, RemError, ToolFailedError
-from rem.ingest.chunking.chunker import CHUNKER_VERSION, Chunk, chunk_document
-from rem.ingest.chunking.rows import NumberedChunk, build_chunk_rows, number_chunks
-from rem.ingest.dates import find_written_at, resolve_written_at
+from rem.errors import DatabaseError, EmbeddingError, FileEmptyError, FileMissingError, RemError, ToolFailedError
+from rem.ingest.chunks import identify_chunker
+from rem.ingest.file_rows import FileWrite
 from rem.ingest.file_store import (
-    ORIGIN,
     AssignedName,
     FileStore,
-    NameRequest,
     StoredChunks,
     StoredFile,
     current_form,
     digest_address,
     digest_text,
-    propose_names,
 )
-from rem.ingest.json_values import to_json_value
-from rem.ingest.knowledge.agents import extract_agent_yaml
-from rem.ingest.knowledge.entries import KnowledgeEntry, build_entry_rows
-from rem.ingest.knowledge.openapi import parse_openapi
-from rem.ingest.knowledge.wiki import extract_tags, parse_wiki_page
 from rem.ingest.models import (
     FetchedFile,
     FileOutcome,
+    FileSource,
     FileStatus,
     Form,
     IngestOptions,
-    ParsedDocument,
-    shorten_run_id,
+    IngestReport,
+    Listing,
+    Source,
 )
-from rem.ingest.note_keys import add_note_names, build_link_edges, find_title, list_aliases
-from rem.models import Edge, File, Resource
+from rem.ingest.prepare import PreparedFile, prepare_file
+from rem.ingest.sources.fetch import fetch_file, list_sources
+from rem.ingest.sources.policy import FetchPolicy
+from rem.knowledge.entries import build_entry_rows
+from rem.models import Resource
 from rem.models.field_types import utc_now
-from rem.models.file import ProcessingStatus
 from rem.text import clean_text
 
 if TYPE_CHECKING:
     from rem.db.store import Store
     from rem.encryption.sealed_values import Sealer
+    from rem.ingest.sources.ignore_rules import ListingOptions
     from rem.settings import Settings
 
 SaveAgent: TypeAlias = Callable[[str], Awaitable[str]]
 """Stores the YAML definition of an agent and returns the agent's name."""
 WithinTransaction: TypeAlias = Callable[["Store"], AbstractAsyncContextManager[None]]
 """Opens a context in the transaction that stores a file. What it does is committed or rolled back with the file."""
-MAX_HEADINGS = 200
-"""Headings listed in the metadata of a file."""
-OWN_METADATA_KEYS = frozenset({"title", "aliases", "headings", "written_at", "document", "ingest", "error", "wanted"})
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedFile:
-    """A file that was read and cut, ready to be stored."""
-
-    file: FetchedFile
-    checksum: str
-    options: IngestOptions
-    document: ParsedDocument | None = None
-    """None for the definition of an agent."""
-    chunks: Sequence[Chunk] = ()
-    entries: Sequence[KnowledgeEntry] = ()
-    aliases: Sequence[str] = ()
-    """Names of the file besides its path."""
-    links: Sequence[Edge] = ()
-    """Edges to the files and notes that the text links to."""
-    agent_yaml: str | None = None
-    """The definition of an agent, if the file is one."""
-    is_known: bool = False
-    """An older version of the file is stored."""
-    masked: tuple[str, ...] = ()
-    """Kinds of secrets that were masked in its text."""
-
-
-@dataclass(slots=True)
-class _FileWrite:
-    """A prepared file together with its stored version, if there is one."""
-
-    prepared: PreparedFile
-    stored: StoredFile | None
-    stored_chunks: StoredChunks
-    sealer: Sealer | None
-    chunks: Sequence[NumberedChunk] = ()
-    file_id: UUID = field(default_factory=uuid4)
-    tags: list[str] = field(default_factory=list)
-    entry_keys: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.chunks = number_chunks(self.prepared.chunks, self.stored_chunks, self.sealer)
-        if self.stored is not None:
-            self.file_id = self.stored.id
-
-    @property
-    def name_request(self) -> NameRequest:
-        """The request for a name. A stored file keeps its name unless the name is no longer free."""
-        names = [*([self.stored.name] if self.stored else []), *propose_names(self.prepared.file)]
-        return NameRequest(self.file_id, names, self.chunks[-1].number if self.chunks else 0)
-
-    @property
-    def category(self) -> str | None:
-        return self.prepared.options.category or (self.stored.ingest_info.get("category") if self.stored else None)
-
-    @property
-    def was_ontology(self) -> bool:
-        return self.stored is not None and self.stored.ingest_info.get("form") == "ontology"
-
-    @property
-    def obsolete_chunk_ids(self) -> list[UUID]:
-        """The stored chunks that the file no longer has."""
-        kept = {chunk.number for chunk in self.chunks}
-        return [chunk_id for number, (chunk_id, _) in self.stored_chunks.live.items() if number not in kept]
-
-    @property
-    def row_count(self) -> int:
-        return len(self.chunks) + len(self.entry_keys)
-
-    @property
-    def is_new(self) -> bool:
-        return self.stored is None or self.stored.checksum is None
-
-    def make_outcome(self, assigned: AssignedName, run_id: UUID | None) -> FileOutcome:
-        keys = (*(assigned.chunk_keys[chunk.number - 1] for chunk in self.chunks), *self.entry_keys)
-        status: FileStatus = "added" if self.is_new or (self.stored and self.stored.is_removed) else "changed"
-        return FileOutcome(
-            status,
-            self.prepared.file.uri,
-            assigned.name,
-            assigned.key,
-            chunks=self.row_count,
-            keys=keys,
-            run=shorten_run_id(run_id) if run_id else None,
-            masked=self.prepared.masked,
-        )
+OnFile: TypeAlias = Callable[[FileOutcome, int], None]
+"""Called after each file with its outcome and the total number of files."""
+Index: TypeAlias = Callable[[], Awaitable[object]]
+"""Indexes the stored rows that are not indexed yet."""
+ReadResult: TypeAlias = PreparedFile | FileOutcome
+"""A file that is ready to be stored, or the outcome of one that has nothing to store."""
+READ_AHEAD_SMALL_FILES, READ_AHEAD_LARGE_FILES = 16, 2
+"""Files that are read ahead. All of them are held in memory, so there are fewer if the files are large."""
+MAX_BATCH_FILES = 32
+MAX_BATCH_BYTES = 1_000_000
+"""Small files are stored together, because a transaction costs more than storing one of them."""
+INDEX_INTERVAL_SECONDS = 0.2
 
 
 class Ingester:
@@ -154,56 +79,94 @@ class Ingester:
         store: Store,
         settings: Settings,
         *,
+        policy: FetchPolicy | None = None,
         save_agent: SaveAgent | None = None,
         run_id: UUID | None = None,
     ) -> None:
-        """Create an ingester. With `run_id`, the files are recorded as one run, which can be undone."""
-        self._store = store
+        """Create an ingester. With `run_id`, the files are recorded as one run, which can be undone.
+
+        The default policy is the one of the settings, for callers of the API and for agents.
+        """
+        self.store = store
+        self.policy = policy or FetchPolicy.from_settings(settings.ingest)
         self._settings = settings
         self._save_agent = save_agent
         self._run_id = run_id
 
-    @property
-    def target_store(self) -> Store:
-        """The store that the files are written to."""
-        return self._store
-
     async def ingest(
         self,
-        file: FetchedFile,
-        document: ParsedDocument | None = None,
+        source: Source,
         *,
         category: str | None = None,
         tags: Sequence[str] | None = None,
         form: Form | None = None,
     ) -> FileOutcome:
-        """Read and store a file, and return its outcome.
+        """Fetch, read and store a file, and return its outcome.
 
-        `document` is the text of the file, if it is known already. Without `form` a known file keeps its form, and a
-        new one becomes chunks. A file that cannot be read stores nothing: the outcome has the reason. Only a
-        DatabaseError is raised, because it would affect all other files, too.
+        Without `form` a known file keeps its form, and a new one becomes chunks. A file that cannot be read stores
+        nothing: the outcome has the reason. Only a DatabaseError is raised: it would affect all other files, too.
         """
-        options = IngestOptions(category, None if tags is None else tuple(tags), form)
-        try:
-            prepared = await self.prepare_if_changed(file, options, document)
-            return prepared if isinstance(prepared, FileOutcome) else await self.store(prepared)
-        except DatabaseError:
-            raise
-        except Exception as error:  # noqa: BLE001  # one bad file must not stop the others, whatever it raises
-            return make_failed_outcome(file.uri, file.name, error)
+        result = await self._try_to_read(source, IngestOptions(category, None if tags is None else tuple(tags), form))
+        return (await self._try_to_store([result]))[0]
 
-    async def prepare_if_changed(
-        self, file: FetchedFile, options: IngestOptions, document: ParsedDocument | None = None
-    ) -> PreparedFile | FileOutcome:
-        """Prepare a file for storing, or return its outcome if it is stored unchanged or was deleted by its owner."""
-        async with self._store.executor.connection() as connection:
-            stored = (await FileStore(connection, self._store.scope).find_by_uri([file.uri])).get(file.uri)
+    async def ingest_sources(
+        self,
+        sources: Sequence[FileSource],
+        options: IngestOptions,
+        *,
+        index: Index | None = None,
+        on_file: OnFile | None = None,
+        is_dry_run: bool = False,
+    ) -> IngestReport:
+        """Ingest many files in order: fetch and read the next ones while others are stored and indexed.
+
+        If this is cancelled, the files stored so far stay. A dry run reports what would be stored, and stores nothing.
+        An error of the embedder does not stop anything: it is in the report.
+        """
+        run = self._ingest_in_order(sources, options, on_file, is_dry_run=is_dry_run)
+        return await (run if is_dry_run or index is None else _run_and_index(run, index))
+
+    async def list_files(self, places: Iterable[str], options: ListingOptions) -> Listing:
+        """Return the files of all places, each URI once. The errors are whole sentences."""
+        sources: dict[str, FileSource] = {}
+        merged = Listing()
+        for place in places:
+            try:
+                listing = await list_sources(place, self.policy, self._settings.ingest, options)
+            except RemError as error:
+                merged.errors.append((place, str(error)))
+                continue
+            except UnicodeEncodeError:
+                name = clean_text(place)
+                merged.errors.append((name, f"{name} is not a valid path."))
+                continue
+            merged.errors += [(name, f"{name} {reason}.") for name, reason in listing.errors]
+            merged.ignored += listing.ignored
+            merged.notes += listing.notes
+            for source in listing.sources:
+                sources.setdefault(source.uri, source)
+        merged.sources = list(sources.values())
+        return merged
+
+    async def fetch(self, source: Source) -> FetchedFile:
+        """Return the bytes of a file, as far as the policy allows to fetch it."""
+        if isinstance(source, FetchedFile):
+            return source
+        return await fetch_file(source.uri, self.policy, self._settings.ingest, name=source.name)
+
+    async def read(self, source: Source, options: IngestOptions) -> ReadResult:
+        """Fetch a file and prepare it, or return its outcome: it is stored unchanged, was deleted, or was forgotten."""
+        file = await self.fetch(source)
+        async with self.store.executor.connection() as connection:
+            stored = (await FileStore(connection, self.store.scope).find_by_uri([file.uri])).get(file.uri)
         if stored is not None:
             options = replace(options, form=options.form or current_form(stored.metadata))
-            outcome = self._check_existing(stored, file, compute_checksum(file), options)
+            outcome = self._check_existing(stored, file, options)
             if outcome is not None:
                 return outcome
-        prepared = await self.prepare(file, options, document)
+        prepared = await prepare_file(
+            file, options, self._settings, self.store.executor.privacy, takes_agents=self._save_agent is not None
+        )
         if not options.with_forgotten and (forgotten := await self._find_forgotten(prepared)):
             chunks = [chunk for chunk in prepared.chunks if digest_text(chunk.text, self._sealer) not in forgotten]
             if not chunks or (stored is None and digest_address(file.uri) in forgotten):
@@ -212,70 +175,80 @@ class Ingester:
         is_known = stored is not None and stored.checksum is not None and not stored.is_removed
         return replace(prepared, is_known=is_known)
 
-    @property
-    def _sealer(self) -> Sealer | None:
-        return self._store.executor.sealer
-
-    async def _find_forgotten(self, prepared: PreparedFile) -> set[bytes]:
-        async with self._store.executor.connection() as connection:
-            return await FileStore(connection, self._store.scope).find_forgotten(_list_digests(prepared, self._sealer))
-
-    async def prepare(
-        self, file: FetchedFile, options: IngestOptions, document: ParsedDocument | None = None
-    ) -> PreparedFile:
-        """Read a file and cut it into chunks or entries, without access to the database. The default is chunks."""
-        options = replace(options, form=options.form or "resource")
-        prepared = PreparedFile(file, compute_checksum(file), options)
-        agent_yaml = await asyncio.to_thread(extract_agent_yaml, file) if self._save_agent else None
-        if agent_yaml is not None:
-            return replace(prepared, options=replace(options, form="schema"), agent_yaml=agent_yaml)
-        if document is None:
-            from rem.ingest.readers.dispatch import read_file
-
-            document = await read_file(file, self._settings)
-        document = replace(document, text=clean_text(document.text))
-        prepared, masked = await asyncio.to_thread(self._apply_privacy, prepared, document)
-        if options.form == "ontology":
-            return await asyncio.to_thread(_add_entries, prepared, masked)
-        return await asyncio.to_thread(_add_chunks, prepared, masked, self._settings.ingest.chunk_tokens)
-
-    def _apply_privacy(self, prepared: PreparedFile, document: ParsedDocument) -> tuple[PreparedFile, ParsedDocument]:
-        """Mask the whole text: in a chunk, a part of a private key could not be recognised."""
-        privacy = self._store.executor.privacy
-        masked = replace(
-            document,
-            text=privacy.mask(document.text, "file"),
-            title=None if document.title is None else privacy.mask(document.title, "title"),
-            metadata=privacy.mask_value(document.metadata, "file"),
-        )
-        return replace(prepared, masked=tuple(privacy.list_masked([document.text]))), masked
-
-    async def store(self, prepared: PreparedFile, *, within: WithinTransaction | None = None) -> FileOutcome:
-        """Store a prepared file and replace its older version. `within` is entered in the same transaction."""
-        return (await self.store_many([prepared], within=within))[0]
-
     async def store_many(
-        self, files: Sequence[PreparedFile], *, within: WithinTransaction | None = None
+        self, results: Sequence[ReadResult], *, within: WithinTransaction | None = None
     ) -> list[FileOutcome]:
-        """Store all files or none of them, and return their outcomes in order. Faster than one call per file."""
-        for prepared in files:
+        """Store all prepared files and replace their older versions, or store none. Return all outcomes in order.
+
+        `within` is entered in the same transaction.
+        """
+        outcomes = {position: result for position, result in enumerate(results) if isinstance(result, FileOutcome)}
+        files = {position: result for position, result in enumerate(results) if isinstance(result, PreparedFile)}
+        for prepared in files.values():
             if prepared.agent_yaml is not None:
                 # Saving an agent twice changes nothing, so it may happen outside of the transaction.
                 await self._save_as_agent(prepared.agent_yaml)
-        outcomes: dict[int, FileOutcome] = {}
-        async with self._store.transaction() as store, within(store) if within else nullcontext():
-            # In rounds: of two files with the same URI or name, the second must see the rows of the first.
-            while len(outcomes) < len(files):
-                remaining = [position for position in range(len(files)) if position not in outcomes]
-                outcomes |= await self._store_round(store, {position: files[position] for position in remaining})
-        return [outcomes[position] for position in range(len(files))]
+        if files or within:
+            async with self.store.transaction() as store, within(store) if within else nullcontext():
+                # In rounds: of two files with the same URI or name, the second must see the rows of the first.
+                while files:
+                    outcomes |= await self._store_round(store, files)
+                    files = {position: prepared for position, prepared in files.items() if position not in outcomes}
+        return [outcomes[position] for position in range(len(results))]
 
     async def remove(self, uris: Sequence[str]) -> list[FileOutcome]:
         """Delete files that are no longer in their folder. They are restored when they are ingested again."""
-        async with self._store.transaction() as store, store.executor.connection() as connection:
+        async with self.store.transaction() as store, store.executor.connection() as connection:
             file_store = FileStore(connection, store.scope)
             await file_store.lock()
             return [FileOutcome("removed", uri, name, key) for uri, name, key in await file_store.remove(uris)]
+
+    async def _ingest_in_order(
+        self, sources: Sequence[FileSource], options: IngestOptions, on_file: OnFile | None, *, is_dry_run: bool
+    ) -> IngestReport:
+        report = IngestReport()
+        async with _read_ahead(self._try_to_read(source, options) for source in sources) as batches:
+            async for batch in batches:
+                outcomes = map(_preview, batch) if is_dry_run else await self._try_to_store(batch)
+                for outcome in outcomes:
+                    report.files.append(outcome)
+                    report.notes += [f"{outcome.name}: {outcome.note}"] if outcome.note else []
+                    if on_file is not None:
+                        on_file(outcome, len(sources))
+        return report
+
+    async def _try_to_read(self, source: Source, options: IngestOptions) -> ReadResult:
+        """Read a file. Return its outcome if that fails."""
+        try:
+            return await self.read(source, options)
+        except DatabaseError:
+            raise
+        except FileMissingError as error:
+            # A file with a folder in its name was listed, so it has vanished since.
+            return FileOutcome("skipped" if "/" in source.name else "failed", source.uri, source.name, error=str(error))
+        except Exception as error:  # noqa: BLE001  # one bad file must not stop the others, whatever it raises
+            return _make_failed_outcome(source, error)
+
+    async def _try_to_store(self, batch: Sequence[ReadResult]) -> list[FileOutcome]:
+        """Store the prepared files of a batch, and return the outcomes of all files in order."""
+        try:
+            return await self.store_many(batch)
+        except DatabaseError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            match batch:
+                case [PreparedFile() as prepared]:
+                    return [_make_failed_outcome(prepared.file, error)]
+        # One of them is bad and nothing was stored: store each on its own to find out which.
+        return [outcome for result in batch for outcome in await self._try_to_store([result])]
+
+    @property
+    def _sealer(self) -> Sealer | None:
+        return self.store.executor.sealer
+
+    async def _find_forgotten(self, prepared: PreparedFile) -> set[bytes]:
+        async with self.store.executor.connection() as connection:
+            return await FileStore(connection, self.store.scope).find_forgotten(_list_digests(prepared, self._sealer))
 
     async def _store_round(self, store: Store, files: Mapping[int, PreparedFile]) -> dict[int, FileOutcome]:
         """Store the files that do not conflict with each other, at least one. Return their outcomes by position."""
@@ -286,134 +259,92 @@ class Ingester:
             stored_files = await file_store.find_by_uri([prepared.file.uri for prepared in files.values()], lock=True)
             await file_store.restore_removed(stored_files.values())
             stored_chunks = await file_store.load_chunks([stored.id for stored in stored_files.values()])
-            writes: dict[int, _FileWrite] = {}
+            writes: dict[int, FileWrite] = {}
             for position, prepared in _skip_repeated_uris(files):
                 stored = stored_files.get(prepared.file.uri)
-                outcome = None
-                if stored is not None:
-                    outcome = self._check_existing(stored, prepared.file, prepared.checksum, prepared.options)
+                outcome = self._check_existing(stored, prepared.file, prepared.options) if stored else None
                 if outcome is None:
-                    writes[position] = _FileWrite(
-                        prepared, stored, stored_chunks[stored.id] if stored else StoredChunks(), self._sealer
-                    )
+                    chunks = stored_chunks[stored.id] if stored else StoredChunks()
+                    writes[position] = FileWrite(prepared, stored, chunks, self._sealer)
                 else:
                     outcomes[position] = outcome
             names = await file_store.assign_names([write.name_request for write in writes.values()])
-            named = [
-                (position, write, assigned)
+            named = {
+                position: (write, assigned)
                 for (position, write), assigned in zip(writes.items(), names, strict=True)
                 if assigned
-            ]
-            await self._write_rows(store, file_store, [(write, assigned) for _, write, assigned in named])
-            await file_store.clear_forgotten(
-                [digest for _, write, _ in named for digest in _list_digests(write.prepared, self._sealer)]
-            )
-            if self._run_id is not None:
-                await file_store.record_run(self._run_id, {write.file_id: write.is_new for _, write, _ in named})
-        return outcomes | {position: write.make_outcome(assigned, self._run_id) for position, write, assigned in named}
+            }
+            await self._write_rows(store, file_store, list(named.values()))
+        return outcomes | {
+            position: write.make_outcome(assigned, self._run_id) for position, (write, assigned) in named.items()
+        }
 
-    def _check_existing(
-        self, stored: StoredFile, file: FetchedFile, checksum: str, options: IngestOptions
-    ) -> FileOutcome | None:
+    async def _write_rows(
+        self, store: Store, file_store: FileStore, named: Sequence[tuple[FileWrite, AssignedName]]
+    ) -> None:
+        """Write the rows of some files and erase those that they no longer have.
+
+        Here, in the transaction of the files, is the place for whatever else is stored of a parsed document
+        (`write.prepared.document`, masked) under the id of its file (`assigned.id`).
+        """
+        chunk_rows: list[Resource] = []
+        now = utc_now()
+        for write, assigned in named:
+            chunk_rows += write.build_chunk_rows(assigned, now)
+            if write.has_entries:
+                entries = write.prepared.entries
+                rows = await build_entry_rows(file_store, assigned, write.prepared.file.uri, entries, write.tags)
+                write.entry_keys = [row.key for row in (await store.upsert_many(rows)).rows]
+        chunk_ids = iter([row.id for row in (await store.upsert_many(chunk_rows)).rows])
+        await file_store.erase("chunks", [chunk_id for write, _ in named for chunk_id in write.obsolete_chunk_ids])
+        # A file can have very many records, and requests must not wait for them.
+        records = await asyncio.to_thread(
+            lambda: [record for write, assigned in named for record in write.build_record_rows(assigned, chunk_ids)]
+        )
+        await file_store.erase_records([assigned.id for _, assigned in named], kept=[record.id for record in records])
+        await store.upsert_many(records)
+        await store.upsert_many([write.build_file_row(assigned) for write, assigned in named])
+        await file_store.clear_forgotten(
+            [digest for write, _ in named for digest in _list_digests(write.prepared, self._sealer)]
+        )
+        if self._run_id is not None:
+            await file_store.record_run(self._run_id, {write.file_id: write.is_new for write, _ in named})
+
+    def _check_existing(self, stored: StoredFile, file: FetchedFile, options: IngestOptions) -> FileOutcome | None:
         """Return the outcome of a file that was deleted or has not changed; None if it has to be stored."""
         if stored.is_removed:
             return None
         if stored.is_deleted:
             hint = f"It was deleted earlier and stays deleted: `rem restore files {stored.id}` restores it."
             return FileOutcome("deleted", file.uri, stored.name, stored.key, error=hint)
-        if (
-            stored.checksum != checksum
-            or stored.processing_status != ProcessingStatus.COMPLETED
-            or not self._is_up_to_date(stored, options)
-        ):
+        chunker = identify_chunker(self._settings.ingest.chunk_tokens)
+        if not stored.has(file, options, chunker):
             return None
         return FileOutcome("unchanged", file.uri, stored.name, stored.key, chunks=stored.ingest_info.get("chunks", 0))
-
-    def _is_up_to_date(self, stored: StoredFile, options: IngestOptions) -> bool:
-        """Return whether the stored rows were made with the same options and the same chunker."""
-        info = stored.ingest_info
-        return (
-            info.get("form") in (options.form, "schema")
-            and (info.get("form") != "resource" or info.get("chunker") == self._chunker_id)
-            and (options.category is None or info.get("category") == options.category)
-            and (options.tags is None or set(options.tags) <= set(stored.tags))
-        )
-
-    @property
-    def _chunker_id(self) -> str:
-        return f"{CHUNKER_VERSION}:{self._settings.ingest.chunk_tokens}"
 
     async def _save_as_agent(self, agent_yaml: str) -> None:
         if self._save_agent is None:
             raise ToolFailedError("Agents cannot be saved here: use `rem ingest` or `rem agents save`.")
         await self._save_agent(agent_yaml)
 
-    async def _write_rows(
-        self, store: Store, file_store: FileStore, named: Sequence[tuple[_FileWrite, AssignedName]]
-    ) -> None:
-        """Write the rows of some files and erase the chunks that they no longer have."""
-        obsolete_chunk_ids: list[UUID] = []
-        chunk_rows: list[Resource] = []
-        now = utc_now()
-        for write, assigned in named:
-            prepared = write.prepared
-            write.tags = _merge_tags(prepared, write.stored)
-            common: dict[str, Any] = {"tags": write.tags}
-            if write.category is not None:
-                common["category"] = write.category
-            written_at = resolve_written_at(prepared.file, prepared.document, now)
-            chunk_rows += build_chunk_rows(
-                assigned, prepared.file.uri, write.chunks, write.stored_chunks, written_at, **common
-            )
-            obsolete_chunk_ids += write.obsolete_chunk_ids
-            if prepared.entries or write.was_ontology:
-                rows = await build_entry_rows(file_store, assigned, prepared.file.uri, prepared.entries, write.tags)
-                write.entry_keys = [row.key for row in (await store.upsert_many(rows)).rows]
-        await store.upsert_many(chunk_rows)
-        await file_store.erase("chunks", obsolete_chunk_ids)
-        await store.upsert_many([self._build_file_row(write, assigned) for write, assigned in named])
 
-    def _build_file_row(self, write: _FileWrite, assigned: AssignedName) -> File:
-        prepared = write.prepared
-        ingest_info = {
-            "form": prepared.options.form,
-            "chunker": self._chunker_id,
-            "chunks": write.row_count,
-            "category": write.category,
-        }
-        return File(
-            id=assigned.id,
-            name=assigned.name,
-            uri=prepared.file.uri,
-            mime_type=prepared.document.mime_type if prepared.document else "application/yaml",
-            size_bytes=len(prepared.file.data),
-            checksum=prepared.checksum,
-            processing_status=ProcessingStatus.COMPLETED,
-            metadata=_build_metadata(prepared, write.stored, ingest_info),
-            tags=write.tags,
-            graph_edges=list(prepared.links),
-            origin=ORIGIN,
-        )
-
-
-def compute_checksum(file: FetchedFile) -> str:
-    """Return the SHA-256 of a file in hexadecimal."""
-    return hashlib.sha256(file.data).hexdigest()
-
-
-def make_preview(prepared: PreparedFile) -> FileOutcome:
+def _preview(result: ReadResult) -> FileOutcome:
     """Return the outcome that storing a prepared file would have."""
-    status: FileStatus = "changed" if prepared.is_known else "added"
-    rows = len(prepared.chunks) + len(prepared.entries)
-    return FileOutcome(status, prepared.file.uri, clean_text(prepared.file.name), chunks=rows)
+    if isinstance(result, FileOutcome):
+        return result
+    status: FileStatus = "changed" if result.is_known else "added"
+    rows = len(result.chunks) + len(result.entries)
+    return FileOutcome(status, result.file.uri, clean_text(result.file.name), chunks=rows)
 
 
-def make_failed_outcome(uri: str, name: str, error: Exception) -> FileOutcome:
+def _make_failed_outcome(source: Source, error: Exception) -> FileOutcome:
     """Return the outcome for an error: `skipped` for an empty file, `failed` for anything else."""
     if not isinstance(error, RemError):
-        logger.opt(exception=error).warning("{} could not be ingested", name)
-        return FileOutcome("failed", uri, name, error=f"REM failed to read it: {type(error).__name__}: {error}")
-    return FileOutcome("skipped" if isinstance(error, FileEmptyError) else "failed", uri, name, error=str(error))
+        logger.opt(exception=error).warning("{} could not be ingested", source.name)
+        reason = f"REM failed to read it: {type(error).__name__}: {error}"
+        return FileOutcome("failed", source.uri, source.name, error=reason)
+    status: FileStatus = "skipped" if isinstance(error, FileEmptyError) else "failed"
+    return FileOutcome(status, source.uri, source.name, error=str(error))
 
 
 def _make_forgotten_outcome(file: FetchedFile) -> FileOutcome:
@@ -434,40 +365,61 @@ def _list_digests(prepared: PreparedFile, sealer: Sealer | None) -> list[bytes]:
     return [digest_address(prepared.file.uri), *(digest_text(chunk.text, sealer) for chunk in prepared.chunks)]
 
 
-def _add_chunks(prepared: PreparedFile, document: ParsedDocument, max_tokens: int) -> PreparedFile:
-    file, title = prepared.file, find_title(document)
-    return replace(
-        prepared,
-        document=document,
-        chunks=add_note_names(file, document, title, chunk_document(document, max_tokens)),
-        aliases=list_aliases(file, document, title),
-        links=build_link_edges(file, document),
-    )
+async def _run_and_index(run: Coroutine[Any, Any, IngestReport], index: Index) -> IngestReport:
+    """Ingest files while the stored ones are indexed. Storing waits for the database, embedding for the CPU."""
+    ingestion = asyncio.create_task(run)
+    try:
+        while not ingestion.done():
+            await asyncio.wait([ingestion], timeout=INDEX_INTERVAL_SECONDS)
+            await index()
+    except EmbeddingError:
+        pass  # The attempt at the end reports it, when all files are stored.
+    except BaseException:
+        ingestion.cancel()
+        await asyncio.wait([ingestion])
+        raise
+    report = await ingestion
+    try:
+        await index()
+    except EmbeddingError as error:
+        report.index_error = str(error)
+    return report
 
 
-def _add_entries(prepared: PreparedFile, document: ParsedDocument) -> PreparedFile:
-    entries = parse_openapi(prepared.file, document) or [parse_wiki_page(prepared.file, document)]
-    return replace(prepared, document=document, entries=entries)
+@asynccontextmanager
+async def _read_ahead(
+    reads: Iterator[Coroutine[Any, Any, ReadResult]],
+) -> AsyncIterator[AsyncIterator[list[ReadResult]]]:
+    """Yield the results of the coroutines in order, in batches of those that are done, while the next ones run."""
+    tasks: deque[asyncio.Task[ReadResult]] = deque()
+    max_tasks = READ_AHEAD_LARGE_FILES
+
+    def start_tasks() -> None:
+        while len(tasks) < max_tasks and (read := next(reads, None)) is not None:
+            tasks.append(asyncio.create_task(read))
+
+    async def batches() -> AsyncIterator[list[ReadResult]]:
+        nonlocal max_tasks
+        start_tasks()
+        while tasks:
+            batch = [await tasks[0]]
+            batch_bytes = _count_bytes(batch[0])
+            max_tasks = READ_AHEAD_SMALL_FILES if batch_bytes < MAX_BATCH_BYTES else READ_AHEAD_LARGE_FILES
+            tasks.popleft()
+            start_tasks()
+            while tasks and tasks[0].done() and batch_bytes < MAX_BATCH_BYTES and len(batch) < MAX_BATCH_FILES:
+                batch.append(tasks.popleft().result())
+                batch_bytes += _count_bytes(batch[-1])
+                start_tasks()
+            yield batch
+
+    try:
+        yield batches()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _merge_tags(prepared: PreparedFile, stored: StoredFile | None) -> list[str]:
-    """Return the given tags, or those already stored, together with the tags in the front matter."""
-    given = prepared.options.tags if prepared.options.tags is not None else (stored.tags if stored else ())
-    own = extract_tags(prepared.document.metadata) if prepared.document else []
-    return sorted({clean_text(tag) for tag in (*given, *own)})
-
-
-def _build_metadata(
-    prepared: PreparedFile, stored: StoredFile | None, ingest_info: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the metadata of a file row. Keys that others have written are kept."""
-    foreign = {key: value for key, value in (stored.metadata if stored else {}).items() if key not in OWN_METADATA_KEYS}
-    own: dict[str, Any] = {"ingest": {key: value for key, value in ingest_info.items() if value is not None}}
-    if prepared.document is not None:
-        headings = dict.fromkeys(chunk.heading_path[-1] for chunk in prepared.chunks if chunk.heading_path)
-        own["title"] = prepared.document.title
-        own["aliases"] = prepared.aliases
-        own["written_at"] = find_written_at(prepared.file, prepared.document)
-        own["headings"] = list(headings)[:MAX_HEADINGS] if prepared.document.format == "markdown" else None
-        own["document"] = prepared.document.metadata
-    return {**foreign, **{key: to_json_value(value) for key, value in own.items() if value}}
+def _count_bytes(result: ReadResult) -> int:
+    return len(result.file.data) if isinstance(result, PreparedFile) else 0

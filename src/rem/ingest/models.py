@@ -1,10 +1,12 @@
-"""The data that passes through ingestion: sources, fetched files, parsed documents, options and reports."""
+"""What passes through ingestion: sources, fetched files, parsed documents, options and reports."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from uuid import UUID
 
@@ -24,8 +26,8 @@ class FileSource(NamedTuple):
     """One file that can be fetched."""
 
     uri: str
-    name: str
-    """The path relative to the listed folder, with the name of that folder first."""
+    name: str = ""
+    """The path relative to the listed folder, with the name of that folder first. Empty: the one of its source."""
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class Listing:
     """Notes for the user about the listing, in sentences."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FetchedFile:
     """The bytes of one file."""
 
@@ -54,6 +56,15 @@ class FetchedFile:
     """The type that the source declares, if it declares one."""
     modified_at: datetime | None = None
     """The time of the last modification, if the source knows it."""
+
+    @cached_property
+    def checksum(self) -> str:
+        """The SHA-256 of its bytes in hexadecimal."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+Source: TypeAlias = FileSource | FetchedFile
+"""What ingestion takes: a file to fetch, or one whose bytes are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,8 @@ class FileOutcome:
     """The id of the run that added or changed it, for `rem ingest undo`."""
     masked: tuple[str, ...] = ()
     """Kinds of secrets that were masked in its text, such as "api key"."""
+    note: str | None = None
+    """What the user should know about the stored file, in sentences."""
 
 
 @dataclass(slots=True)
@@ -117,6 +130,12 @@ class IngestReport:
     """Notes for the user, in sentences: rules that do not count, removed files that stay."""
     index_error: str | None = None
     """The reason why the stored chunks could not be embedded. They are found by words, not yet by meaning."""
+
+    def add_listing(self, listing: Listing) -> None:
+        """Add what a listing could not read and what it left out."""
+        self.files += [FileOutcome("failed", name, name, error=reason) for name, reason in listing.errors]
+        self.ignored = listing.ignored
+        self.notes += listing.notes
 
     @property
     def counts(self) -> Counter[FileStatus]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID, uuid4
+
+from pydantic import BaseModel, Field
 
 from rem.context import Scope
 from rem.db.sql import query
@@ -31,8 +33,7 @@ from rem.errors import (
 )
 from rem.ingest.file_store import ORIGIN, FileStore, NameRequest, StoredFile, current_form, propose_names
 from rem.ingest.ingester import Ingester
-from rem.ingest.models import FetchedFile, FileOutcome, IngestOptions
-from rem.ingest.sources.fetch import fetch_file
+from rem.ingest.models import FetchedFile, FileOutcome, FileSource, Form, IngestOptions, Source
 from rem.ingest.sources.policy import FetchPolicy
 from rem.jobs.queue import JobQueue
 from rem.models import File
@@ -43,7 +44,6 @@ from rem.text import clean_text
 if TYPE_CHECKING:
     from rem.db.database import Connection, Database, Executor
     from rem.db.store import Store
-    from rem.settings import Settings
 
 JOB_KIND = "ingest"
 """The kind of the jobs. Their payload is `{"tenant_id", "user_id", "file_id"}`."""
@@ -56,14 +56,29 @@ MAX_ERROR_CHARS = 2000
 IngesterFactory: TypeAlias = Callable[[Scope], Ingester]
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedFile:
-    """A file to read later: with its bytes, or to be fetched from its URI."""
+class IngestRequest(BaseModel, frozen=True):
+    """What was asked of a queued file. It is stored as `wanted` in the metadata of its row."""
 
     name: str
-    uri: str
-    data: bytes | None = None
-    mime_type: str | None = None
+    """The original name: its extension tells the format."""
+    category: str | None = None
+    tags: tuple[str, ...] = ()
+    form: Form = "resource"
+    asked_at: datetime = Field(default_factory=utc_now)
+    """A worker that reads the file right now notices by this that it was queued again."""
+    policy: str | None = None
+    """The fingerprint of the policy that allowed to fetch it."""
+
+    @property
+    def options(self) -> IngestOptions:
+        # What was uploaded or named again is stored, also if it was forgotten.
+        return IngestOptions(self.category, self.tags or None, self.form, with_forgotten=True)
+
+    def is_for_another_server(self, policy: FetchPolicy) -> bool:
+        """Return whether a server with other INGEST settings queued the file, and may still come to read it."""
+        if self.policy in (None, policy.fingerprint):
+            return False
+        return utc_now() - self.asked_at < MAX_WAIT_FOR_SERVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,161 +86,137 @@ class _PendingFile:
     """The row of a queued file, as it was when its processing began."""
 
     tenant_id: str
-    file_id: UUID
-    row: Mapping[str, Any]
+    user_id: str | None
+    id: UUID
+    source: Source
+    status: ProcessingStatus
+    is_deleted: bool
+    request: IngestRequest
 
     @property
     def scope(self) -> Scope:
-        return Scope(self.tenant_id, self.row["user_id"])
+        return Scope(self.tenant_id, self.user_id)
 
     @property
-    def request(self) -> dict[str, Any] | None:
-        """The options that the file was queued with."""
-        request: dict[str, Any] | None = self.row["metadata"].get("wanted")
-        return request
+    def upload(self) -> bytes | None:
+        return self.source.data if isinstance(self.source, FetchedFile) else None
 
     @property
-    def options(self) -> IngestOptions:
-        request = self.request or {}
-        tags = tuple(request.get("tags") or ())
-        return IngestOptions(request.get("category"), tags or None, current_form(self.row["metadata"]))
-
-    def is_for_another_server(self, settings: Settings) -> bool:
-        """Return whether a server with other INGEST settings queued the file, and may still come to read it."""
-        request = self.request or {}
-        own = FetchPolicy.from_settings(settings.ingest).fingerprint
-        if request.get("policy") in (None, own):
-            return False
-        return utc_now() - datetime.fromisoformat(request["asked_at"]) < MAX_WAIT_FOR_SERVER
-
-    async def fetch(self, settings: Settings) -> FetchedFile:
-        # The stored name may be another one; the extension of the original name tells the format.
-        name = (self.request or {}).get("name") or self.row["name"]
-        if self.row["content"] is not None:
-            return FetchedFile(name, self.row["uri"], self.row["content"], self.row["mime_type"])
-        return await fetch_file(self.row["uri"], FetchPolicy.from_settings(settings.ingest), settings.ingest)
+    def is_done(self) -> bool:
+        """Whether there is nothing to read. The bytes of a deleted file stay: restoring the file queues it again."""
+        return self.is_deleted or (self.upload is None and self.status == ProcessingStatus.COMPLETED)
 
 
 async def enqueue_files(
-    store: Store, files: Sequence[QueuedFile], options: IngestOptions, policy: FetchPolicy | None = None
+    store: Store, files: Sequence[Source], options: IngestOptions, policy: FetchPolicy | None = None
 ) -> list[File]:
     """Queue all files or none of them, and return their rows.
 
     A file that is stored with the same bytes is not queued again. `policy` is the one that allowed to fetch the files:
-    a worker with another one leaves them to others. Raise a DeletedError for a deleted file.
+    a worker with another one leaves them to others. Raise a DeletedError for a deleted file, and a QueueFullError if
+    too many jobs of the owner wait.
     """
-    fingerprint = None if policy is None else policy.fingerprint
+    if len(files) > (limit := store.executor.max_waiting_jobs):
+        raise InvalidInputError(f"Send at most {limit:,} files at once: no more jobs may wait (WORKER__MAX_WAITING).")
     async with store.transaction() as transaction:
         async with transaction.executor.connection() as connection:
             file_store = FileStore(connection, store.scope)
             await file_store.lock()
-            ids = [
-                await _enqueue_file(transaction, connection, file_store, file, options, fingerprint) for file in files
-            ]
+            ids = [await _enqueue_file(transaction, connection, file_store, file, options, policy) for file in files]
         return [await transaction.get(File, file_id) for file_id in ids]
 
 
 async def process_queued_file(
-    database: Database, settings: Settings, ingester_for: IngesterFactory, tenant_id: str, file_id: UUID
+    database: Database, ingester_for: IngesterFactory, seconds: float, tenant_id: str, file_id: UUID
 ) -> FileOutcome | None:
-    """Read and store a queued file, and return its outcome; None if there is nothing left to do.
+    """Read and store a queued file in at most `seconds`, and return its outcome; None if there is nothing left to do.
 
     A permanent error is written to the row of the file. Any other error is raised, so the job is retried.
     """
     while True:
-        async with database.connection() as connection:
-            row = await connection.fetchrow(query("ingest", "pending_file"), tenant_id, file_id)
-        if row is None:
+        pending = await _find_pending(database, tenant_id, file_id)
+        if pending is None or pending.is_done:
             return None
-        is_done = row["content"] is None and row["processing_status"] == ProcessingStatus.COMPLETED
-        # The bytes of a deleted file are kept with its row: restoring the file queues it again.
-        if row["is_deleted"] or is_done:
-            return None
-        pending = _PendingFile(tenant_id, file_id, dict(row))
-        outcome = await _process(settings, ingester_for(pending.scope), pending)
+        outcome = await _process(ingester_for(pending.scope), pending, seconds)
         async with database.connection() as connection:
-            if not await connection.fetchval(query("ingest", "is_queued_again"), tenant_id, file_id):
+            if not await connection.fetchval(query("ingest/ingest", "is_queued_again"), tenant_id, file_id):
                 return outcome
 
 
 async def get_upload_size(database: Database, tenant_id: str, file_id: UUID) -> int | None:
     """Return the number of bytes that were uploaded for a file; None if it is fetched from its URI."""
     async with database.connection() as connection:
-        size: int | None = await connection.fetchval(query("ingest", "upload_size"), tenant_id, file_id)
+        size: int | None = await connection.fetchval(query("ingest/ingest", "upload_size"), tenant_id, file_id)
     return size
 
 
 async def fail_stranded_files(database: Database) -> int:
     """Mark pending files without a job as failed, and return their number."""
     async with database.connection() as connection:
-        rows = await connection.fetch(query("ingest", "fail_stranded"), STRANDED_MESSAGE)
+        rows = await connection.fetch(query("ingest/ingest", "fail_stranded"), STRANDED_MESSAGE)
     return len(rows)
+
+
+async def _find_pending(database: Database, tenant_id: str, file_id: UUID) -> _PendingFile | None:
+    async with database.connection() as connection:
+        row = await connection.fetchrow(query("ingest/ingest", "pending_file"), tenant_id, file_id)
+    if row is None:
+        return None
+    wanted = row["metadata"].get("wanted")
+    request = IngestRequest.model_validate(wanted or {"name": row["name"], "form": current_form(row["metadata"])})
+    source: Source = FileSource(row["uri"], request.name)
+    if row["content"] is not None:
+        source = FetchedFile(request.name, row["uri"], row["content"], row["mime_type"])
+    status = ProcessingStatus(row["processing_status"])
+    return _PendingFile(tenant_id, row["user_id"], file_id, source, status, row["is_deleted"], request)
 
 
 async def _enqueue_file(
     store: Store,
     connection: Connection,
     file_store: FileStore,
-    file: QueuedFile,
+    file: Source,
     options: IngestOptions,
-    fingerprint: str | None,
+    policy: FetchPolicy | None,
 ) -> UUID:
     stored = (await file_store.find_by_uri([file.uri], lock=True)).get(file.uri)
     if stored is not None and stored.is_deleted:
         raise DeletedError(f"{stored.name} was deleted and stays deleted: restore it (files/{stored.id}) first.")
-    if stored is not None and _is_stored(stored, file, options):
+    if stored is not None and isinstance(file, FetchedFile) and stored.has(file, options):
         return stored.id
-    file_id = await _write_pending_row(store, file_store, file, options, fingerprint, stored)
-    if file.data is not None:
+    request = IngestRequest(
+        name=clean_text(file.name),
+        category=options.category,
+        tags=options.tags or (),
+        form=options.form or current_form(stored.metadata if stored else {}),
+        policy=None if policy is None else policy.fingerprint,
+    )
+    file_id = await _write_pending_row(store, file_store, file, request, stored)
+    if isinstance(file, FetchedFile):
         data = _seal_upload(store.executor, store.scope.tenant_id, file_id, file.data)
-        await connection.execute(query("ingest", "put_upload"), store.scope.tenant_id, file_id, data)
+        await connection.execute(query("ingest/ingest", "put_upload"), store.scope.tenant_id, file_id, data)
     payload = {"tenant_id": store.scope.tenant_id, "user_id": store.scope.user_id, "file_id": str(file_id)}
     await JobQueue(store.executor).enqueue(JOB_KIND, payload, dedupe=str(file_id), connection=connection)
     return file_id
 
 
-def _is_stored(stored: StoredFile, file: QueuedFile, options: IngestOptions) -> bool:
-    """Return whether a file with the same bytes and options is stored already."""
-    if file.data is None or stored.processing_status != ProcessingStatus.COMPLETED:
-        return False
-    info = stored.ingest_info
-    return (
-        stored.checksum == hashlib.sha256(file.data).hexdigest()
-        and info.get("form") in (options.form or current_form(stored.metadata), "schema")
-        and options.category in (None, info.get("category"))
-        and set(options.tags or ()) <= set(stored.tags)
-    )
-
-
 async def _write_pending_row(
-    store: Store,
-    file_store: FileStore,
-    file: QueuedFile,
-    options: IngestOptions,
-    fingerprint: str | None,
-    stored: StoredFile | None,
+    store: Store, file_store: FileStore, file: Source, request: IngestRequest, stored: StoredFile | None
 ) -> UUID:
     """Write the row of a queued file, and return its id."""
     file_id = uuid4() if stored is None else stored.id
-    names = [*([stored.name] if stored else []), *propose_names(FetchedFile(file.name, file.uri, b""))]
+    names = [*([stored.name] if stored else []), *propose_names(file)]
     assigned = (await file_store.assign_names([NameRequest(file_id, names, 1)]))[0]
-    metadata = dict(stored.metadata) if stored else {}
-    if file.data is not None or (stored and stored.processing_status != ProcessingStatus.PENDING):
+    # `metadata.ingest` describes the stored chunks until they change.
+    metadata = {**(stored.metadata if stored else {}), "wanted": request.model_dump(mode="json")}
+    fields: dict[str, Any] = {}
+    if isinstance(file, FetchedFile):
+        fields["size_bytes"] = len(file.data)
+        if file.mime_type:
+            fields["mime_type"] = clean_text(file.mime_type)
+    if isinstance(file, FetchedFile) or (stored and stored.processing_status != ProcessingStatus.PENDING):
         # A URI that could not be fetched keeps its error: queueing it again does not bring the retry forward.
         metadata.pop("error", None)
-    # The request is stored where the worker finds it. `metadata.ingest` describes the stored chunks until they change.
-    metadata["wanted"] = {
-        "name": clean_text(file.name),
-        "category": options.category,
-        "tags": list(options.tags or ()),
-        "form": options.form or current_form(metadata),
-        # A worker that reads the file right now notices by this that it was queued again.
-        "asked_at": utc_now().isoformat(),
-        "policy": fingerprint,
-    }
-    fields: dict[str, Any] = {} if file.data is None else {"size_bytes": len(file.data)}
-    if file.mime_type:
-        fields["mime_type"] = clean_text(file.mime_type)
     await store.upsert_many(
         [
             File(
@@ -242,23 +233,25 @@ async def _write_pending_row(
     return file_id
 
 
-async def _process(settings: Settings, ingester: Ingester, pending: _PendingFile) -> FileOutcome:
+async def _process(ingester: Ingester, pending: _PendingFile, seconds: float) -> FileOutcome:
+    source, store = pending.source, ingester.store
     try:
-        async with _limit_time(pending, settings.ingest.process_seconds):
-            file = await pending.fetch(settings)
-            prepared = await ingester.prepare(file, pending.options)
-            return await ingester.store(prepared, within=lambda store: _finish_upload(store, pending, file))
+        async with _limit_time(pending, seconds):
+            result = await ingester.read(source, pending.request.options)
+            if isinstance(result, FileOutcome) and result.status == "deleted":
+                return result
+            return (await ingester.store_many([result], within=lambda inside: _finish_upload(inside, pending)))[0]
     except PERMANENT_ERRORS as error:
-        if isinstance(error, FetchForbiddenError) and pending.is_for_another_server(settings):
-            await _store_error(ingester.target_store, pending, f"{error} REM waits for a server that may read it.")
+        if isinstance(error, FetchForbiddenError) and pending.request.is_for_another_server(ingester.policy):
+            await _store_error(store, pending, f"{error} REM waits for a server that may read it.")
             raise
-        await _mark_failed(ingester.target_store, pending, str(error))
-        return FileOutcome("failed", pending.row["uri"], pending.row["name"], error=str(error))
+        await _mark_failed(store, pending, str(error))
+        return FileOutcome("failed", source.uri, source.name, error=str(error))
     except DatabaseError:
         raise
     except Exception as error:
         reason = str(error) if isinstance(error, RemError) else f"REM failed to read it: {type(error).__name__}."
-        await _store_error(ingester.target_store, pending, f"{reason} REM will retry.")
+        await _store_error(store, pending, f"{reason} REM will retry.")
         raise
 
 
@@ -272,32 +265,33 @@ async def _limit_time(pending: _PendingFile, seconds: float) -> AsyncIterator[No
         if not limit.expired():
             raise
         raise FileUnreadableError(
-            f"{pending.row['name']} was not stored within {seconds:g} s (INGEST__PROCESS_SECONDS): split it."
+            f"{pending.source.name} was not stored within {seconds:g} s (INGEST__PROCESS_SECONDS): split it."
         ) from error
 
 
 @asynccontextmanager
-async def _finish_upload(store: Store, pending: _PendingFile, file: FetchedFile) -> AsyncIterator[None]:
+async def _finish_upload(store: Store, pending: _PendingFile) -> AsyncIterator[None]:
     """Delete the uploaded bytes in the transaction that stores the file.
 
     If the file was uploaded or queued again in the meantime, set it back to pending.
     """
-    ids = pending.tenant_id, pending.file_id
+    ids = pending.tenant_id, pending.id
     async with store.executor.connection() as connection:
         await FileStore(connection, store.scope).lock()
-        request = await connection.fetchval(query("ingest", "requested_options"), *ids)
-        is_queued_again = request is not None and request != pending.request
+        wanted = await connection.fetchval(query("ingest/ingest", "requested_options"), *ids)
+        request = IngestRequest.model_validate(wanted) if wanted else pending.request
+        is_queued_again = request.asked_at != pending.request.asked_at
         if not is_queued_again:
-            await _delete_upload_if_same(store.executor, connection, pending, file.data)
+            await _delete_upload(store.executor, connection, pending)
         yield
-        is_queued_again = is_queued_again or await connection.fetchval(query("ingest", "has_upload"), *ids)
+        is_queued_again = is_queued_again or await connection.fetchval(query("ingest/ingest", "has_upload"), *ids)
 
     def set_pending(row: File) -> None:
         row.processing_status = ProcessingStatus.PENDING
-        row.metadata = {**row.metadata, "wanted": request or pending.request}
+        row.metadata = {**row.metadata, "wanted": request.model_dump(mode="json")}
 
     if is_queued_again:
-        await store.modify(File, pending.file_id, set_pending)
+        await store.modify(File, pending.id, set_pending)
 
 
 async def _mark_failed(store: Store, pending: _PendingFile, reason: str) -> None:
@@ -308,10 +302,9 @@ async def _mark_failed(store: Store, pending: _PendingFile, reason: str) -> None
         row.metadata = {**row.metadata, "error": clean_text(reason)[:MAX_ERROR_CHARS]}
 
     async with store.transaction() as transaction:
-        await transaction.modify(File, pending.file_id, change)
+        await transaction.modify(File, pending.id, change)
         async with transaction.executor.connection() as connection:
-            if pending.row["content"] is not None:
-                await _delete_upload_if_same(transaction.executor, connection, pending, pending.row["content"])
+            await _delete_upload(transaction.executor, connection, pending)
 
 
 async def _store_error(store: Store, pending: _PendingFile, reason: str) -> None:
@@ -320,15 +313,15 @@ async def _store_error(store: Store, pending: _PendingFile, reason: str) -> None
     def change(row: File) -> None:
         row.metadata = {**row.metadata, "error": clean_text(reason)[:MAX_ERROR_CHARS]}
 
-    await store.modify(File, pending.file_id, change)
+    await store.modify(File, pending.id, change)
 
 
-async def _delete_upload_if_same(
-    executor: Executor, connection: Connection, pending: _PendingFile, data: bytes
-) -> None:
-    stored = _seal_upload(executor, pending.tenant_id, pending.file_id, data)
-    digest = hashlib.sha256(stored).digest()
-    await connection.execute(query("ingest", "delete_upload_if_same"), pending.tenant_id, pending.file_id, digest)
+async def _delete_upload(executor: Executor, connection: Connection, pending: _PendingFile) -> None:
+    """Delete the bytes that were read, unless others were uploaded since."""
+    if pending.upload is not None:
+        stored = _seal_upload(executor, pending.tenant_id, pending.id, pending.upload)
+        digest = hashlib.sha256(stored).digest()
+        await connection.execute(query("ingest/ingest", "delete_upload_if_same"), pending.tenant_id, pending.id, digest)
 
 
 def _seal_upload(executor: Executor, tenant_id: str, file_id: UUID, data: bytes) -> bytes:

@@ -54,7 +54,7 @@ class UndoReport:
 async def list_runs(store: Store, limit: int = 20) -> list[IngestRun]:
     """Return the ingest runs of an owner, latest first."""
     async with store.executor.connection() as connection:
-        rows = await connection.fetch(query("ingest", "runs"), store.scope.tenant_id, store.scope.user_id, limit)
+        rows = await connection.fetch(query("ingest/ingest", "runs"), store.scope.tenant_id, store.scope.user_id, limit)
     return [
         IngestRun(shorten_run_id(run_id), started_at, undone_at is not None, added, changed, names)
         for run_id, started_at, undone_at, added, changed, names in rows
@@ -73,9 +73,9 @@ async def undo_run(store: Store, run: str) -> UndoReport:
             await file_store.lock()
             run_id = await _find_run(store, connection, run)
             report = UndoReport(shorten_run_id(run_id))
-            rows = await connection.fetch(query("ingest", "files_of_run"), store.scope.tenant_id, run_id)
+            rows = await connection.fetch(query("ingest/ingest", "files_of_run"), store.scope.tenant_id, run_id)
             await file_store.erase("files", [row["id"] for row in rows if _sort_into(report, **dict(row))])
-            await connection.execute(query("ingest", "mark_undone"), store.scope.tenant_id, run_id)
+            await connection.execute(query("ingest/ingest", "mark_undone"), store.scope.tenant_id, run_id)
             return report
 
     return await retry_when_busy(undo)
@@ -101,7 +101,7 @@ async def _find_run(store: Store, connection: Connection, run: str) -> UUID:
     text = run.strip().lower().replace("-", "")
     if not _RUN_ID.fullmatch(text):
         raise InvalidInputError(f"{run!r} is not the id of a run: `rem ingest runs` lists them.")
-    rows = await connection.fetch(query("ingest", "find_runs"), store.scope.tenant_id, store.scope.user_id, text)
+    rows = await connection.fetch(query("ingest/ingest", "find_runs"), store.scope.tenant_id, store.scope.user_id, text)
     if not rows:
         raise NotFoundError(f"There is no ingest run {run} of this owner: `rem ingest runs` lists them.")
     if len(rows) > 1:

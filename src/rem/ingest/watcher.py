@@ -16,8 +16,9 @@ from loguru import logger
 
 from rem.errors import InvalidInputError
 from rem.ingest.file_store import FileStore
-from rem.ingest.models import FileOutcome, FileSource, IngestReport, Listing
-from rem.ingest.pipeline import Index, OnFile, Pipeline
+from rem.ingest.ingester import Index, Ingester, OnFile
+from rem.ingest.models import FileSource, IngestOptions, IngestReport, Listing
+from rem.ingest.sources.ignore_rules import ListingOptions
 from rem.ingest.sources.local import parse_path, resolve_path
 from rem.text import clean_text
 
@@ -52,8 +53,10 @@ class _Scan:
 class _Watch:
     """The state of one call of `watch_folders`."""
 
-    pipeline: Pipeline
+    ingester: Ingester
     places: Sequence[str]
+    options: IngestOptions
+    listing_options: ListingOptions
     roots: Sequence[Path]
     folders: Sequence[Path] = ()
     """The watched folders, and the folders of the watched files."""
@@ -66,13 +69,13 @@ class _Watch:
         self.folders = [root if root.is_dir() else root.parent for root in self.roots]
 
     async def scan(self) -> _Scan:
-        listing = await self.pipeline.list_files(self.places)
+        listing = await self.ingester.list_files(self.places, self.listing_options)
         versions, missing = await asyncio.to_thread(_read_state, listing.sources, self.folders)
         return _Scan(listing, versions, missing)
 
     async def load_known(self) -> None:
         """Load the stored files below the watched folders, some of which may be removed since an earlier run."""
-        store = self.pipeline.ingester.target_store
+        store = self.ingester.store
         async with store.executor.connection() as connection:
             file_store = FileStore(connection, store.scope)
             for root in self.roots:
@@ -136,20 +139,22 @@ class _Watch:
 
 
 async def watch_folders(
-    pipeline: Pipeline,
+    ingester: Ingester,
     places: Sequence[str],
+    options: IngestOptions,
+    listing_options: ListingOptions,
     *,
     index: Index,
     on_file: OnFile | None = None,
     poll_seconds: float = POLL_SECONDS,
 ) -> AsyncIterator[IngestReport]:
     """Ingest local places, and yield a report of that and of every change, until this is cancelled."""
-    watch = _Watch(pipeline, places, [_resolve_root(place, pipeline) for place in places])
+    roots = [_resolve_root(place, ingester) for place in places]
+    watch = _Watch(ingester, places, options, listing_options, roots)
     await watch.load_known()
     before = await watch.scan()
-    report = await pipeline.ingest_sources(before.listing.sources, index=index, on_file=on_file)
-    report.files += [FileOutcome("failed", name, name, error=reason) for name, reason in before.listing.errors]
-    report.ignored, report.notes = before.listing.ignored, list(before.listing.notes)
+    report = await ingester.ingest_sources(before.listing.sources, options, index=index, on_file=on_file)
+    report.add_listing(before.listing)
     await _remove(watch, await watch.find_removed(before, before), before, report)
     watch.note(before.listing.sources, before, report)
     yield report
@@ -172,7 +177,7 @@ async def _update(watch: _Watch, before: _Scan, now: _Scan, index: Index, on_fil
     removed = await watch.find_removed(before, now)
     report = IngestReport(ignored=Counter())
     if changes:
-        report = await watch.pipeline.ingest_sources(changes, index=index, on_file=on_file)
+        report = await watch.ingester.ingest_sources(changes, watch.options, index=index, on_file=on_file)
     if removed:
         await _remove(watch, removed, now, report)
     watch.note(changes, now, report)
@@ -183,13 +188,13 @@ async def _remove(watch: _Watch, removed: Sequence[str], now: _Scan, report: Ing
     """Delete removed files, unless a folder was emptied."""
     uris, notes = watch.release_emptied(removed, now)
     report.notes += notes
-    report.files += await watch.pipeline.ingester.remove(uris)
+    report.files += await watch.ingester.remove(uris)
 
 
-def _resolve_root(place: str, pipeline: Pipeline) -> Path:
+def _resolve_root(place: str, ingester: Ingester) -> Path:
     if "://" in place and not place.lower().startswith("file:"):
         raise InvalidInputError(f"Only local files and folders can be watched, not {place}.")
-    root = resolve_path(place, pipeline.policy)
+    root = resolve_path(place, ingester.policy)
     if not root.exists():
         raise InvalidInputError(f"There is no file or folder {parse_path(place)} to watch.")
     return root

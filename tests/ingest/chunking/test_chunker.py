@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rem.ingest.chunking.chunker import Chunk, chunk_document
+from rem.ingest.chunks import Chunk, chunk_document
 from rem.ingest.models import Format, ParsedDocument
-from rem.memory.tokens import count_tokens
+from rem.sessions.tokens import count_tokens
 
 pytestmark = pytest.mark.slow
 

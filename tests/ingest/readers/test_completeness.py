@@ -11,12 +11,12 @@ import openpyxl
 
 from rem.app import Rem
 from rem.db.store import Store
-from rem.ingest.chunking.chunker import chunk_document
+from rem.ingest.chunks import chunk_document
 from rem.ingest.models import FetchedFile, ParsedDocument
 from rem.ingest.readers.dispatch import read_file
 from rem.ingest.readers.html import parse_html
-from rem.memory.tokens import count_tokens
 from rem.models import Resource
+from rem.sessions.tokens import count_tokens
 from rem.settings import Settings
 from tests.ingest.sample_files import file
 
@@ -42,7 +42,7 @@ async def test_attachments_in_every_mail_alternative_are_read(rem: Rem, alice: S
     assert document.text.count("Please sign") == 1
     assert "## contract.txt\n\nThe rent is 500 a month." in document.text
     assert document.written_at == datetime(2024, 1, 1, 8, tzinfo=UTC)
-    await rem.ingester(alice.scope).ingest(file("mail.eml", mail.as_bytes()))
+    await rem.for_user(alice.scope).ingester().ingest(file("mail.eml", mail.as_bytes()))
     assert {row.timestamp for row in await alice.find(Resource)} == {document.written_at}
 
 
@@ -119,7 +119,7 @@ async def test_changed_chunk_resets_the_dream_progress_of_its_file(rem: Rem, ali
             )
 
     text = b"# Plan\n\nThe harbour gets twelve berths.\n\n# Cost\n\nEach berth costs 900 euro.\n"
-    await rem.ingester(alice.scope).ingest(FetchedFile("plan.md", "file:///plan.md", text))
+    await rem.for_user(alice.scope).ingester().ingest(FetchedFile("plan.md", "file:///plan.md", text))
     piece = (await alice.find(Resource, order_by="ordinal"))[0]
     await alice.delete(piece)
     await rem.dreamer().dream(alice.scope, ["moments"])

@@ -13,8 +13,7 @@ from pathspec import GitIgnoreSpec
 from rem.errors import InvalidInputError
 from rem.ingest.models import Listing
 from rem.ingest.sources.fetch import list_sources
-from rem.ingest.sources.ignore_patterns import compile_excluded
-from rem.ingest.sources.ignore_rules import ListingOptions
+from rem.ingest.sources.ignore_rules import ListingOptions, compile_excluded
 from rem.ingest.sources.policy import UNRESTRICTED
 from rem.settings import IngestSettings
 

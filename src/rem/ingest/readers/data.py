@@ -13,7 +13,7 @@ from rem.db.yaml import MAX_YAML_CHARS, iter_yaml_events
 from rem.ingest.models import FetchedFile, ParsedDocument
 from rem.ingest.readers.text import decode_text
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.?)*+"?|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 _ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
 MAX_LINE_CHARS = 1000
 """JSON with longer lines is formatted, because text is cut between lines."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from rem.errors import FileEmptyError, FileTooLargeError, FileUnreadableError
+from rem.errors import FileEmptyError, FileTooLargeError, FileUnreadableError, InvalidInputError
 from rem.ingest.models import FetchedFile, ParsedDocument
 from rem.ingest.readers import mime
 from rem.ingest.readers.data import read_data
@@ -43,9 +43,7 @@ async def _read(file: FetchedFile, settings: Settings, depth: int) -> ParsedDocu
 
         return await read_mail(file, settings.ingest, partial(_read_attachment, settings=settings, depth=depth))
     if mime_type.startswith("audio/"):
-        from rem.ingest.readers.audio import read_audio
-
-        return await read_audio(file, mime_type, settings)
+        return await _read_audio(file, mime_type, settings)
     if mime_type.startswith("video/"):
         raise FileUnreadableError(f"{file.name} is a video, which REM cannot read: ingest its sound or its subtitles.")
     return await _read_text_format(file, None, settings)
@@ -96,3 +94,20 @@ async def _read_document(file: FetchedFile, mime_type: str, settings: Settings) 
         label = mime.LABELS[mime_type]
         raise FileUnreadableError(f"{file.name} is called {label} but is a text: rename it to .txt or .html.")
     return await read_document(file, mime_type, settings.ingest)
+
+
+async def _read_audio(file: FetchedFile, mime_type: str, settings: Settings) -> ParsedDocument:
+    """Return the speech in a recording as text, transcribed by the provider that AUDIO__PROVIDER names."""
+    from rem.audio.transcription import detect_audio_type, transcribe
+
+    max_bytes = settings.audio.max_bytes
+    if len(file.data) > max_bytes:
+        raise FileTooLargeError(f"{file.name} is larger than {max_bytes:,} bytes (AUDIO__MAX_BYTES): split it.")
+    try:
+        detect_audio_type(file.data)
+        text = await transcribe(file.data, settings)
+    except InvalidInputError as error:
+        raise FileUnreadableError(f"{file.name} cannot be read as a recording: {error}") from error
+    if not text.strip():
+        raise FileUnreadableError(f"{file.name} contains no speech.")
+    return ParsedDocument(text, "text", mime_type, metadata={"transcribed": True})

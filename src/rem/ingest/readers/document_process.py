@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import sys
@@ -20,7 +21,6 @@ from importlib import import_module
 from typing import Any, BinaryIO
 
 from rem.ingest.readers import document_text
-from rem.ingest.readers.pdf_tree import has_cyclic_page_tree
 
 _SPREADSHEETS = ("spreadsheetml", "opendocument.spreadsheet", "ms-excel")
 _PRESENTATIONS = ("presentationml", "opendocument.presentation")
@@ -32,6 +32,11 @@ OCR_TIME_SHARE = 0.8
 """Share of the time limit after which OCR is given up, so there is time left to send the other text."""
 MAX_STAMP_CHARS = 150
 """A scanned page may have this much text of its own, such as a stamp of the scanner, and is still read by OCR."""
+MAX_OBJECT_HEAD_BYTES = 2000
+"""An object begins at most this long before its list of pages."""
+MAX_KIDS_BYTES = 1_000_000
+_OBJECT = re.compile(rb"(\d{1,9})\s+\d{1,5}\s+obj\b")
+_REFERENCE = re.compile(rb"(\d{1,9})\s+\d{1,5}\s+R\b")
 _DETECT_ORIENTATION, _NEURAL_ENGINE = 1, 1
 """Tesseract's codes for the page segmentation mode (detect rotated pages) and the engine (LSTM)."""
 
@@ -130,7 +135,7 @@ def _read_image(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
 def _read_document(data: bytes, task: dict[str, Any]) -> dict[str, Any]:
     """Return the text of a document, together with the text of its images if there is OCR data."""
     mime_type = task["mime_type"]
-    if mime_type == "application/pdf" and has_cyclic_page_tree(data):
+    if mime_type == "application/pdf" and _has_cyclic_page_tree(data):
         raise ValueError("its page tree contains itself")
     without_ocr = _parse(data, {**task, "tessdata": None})
     answer = {
@@ -296,6 +301,46 @@ def _build_metadata(document: Any, mime_type: str) -> dict[str, Any]:
         },
     }
     return {name: value for name, value in metadata.items() if value}
+
+
+def _has_cyclic_page_tree(data: bytes) -> bool:
+    """Return whether a part of a PDF's page tree contains itself, which parsers follow without end.
+
+    Only trees in plain objects are seen. The time limit ends the others.
+    """
+    tree: dict[int, list[int]] = {}
+    position = data.find(b"/Kids")
+    while position >= 0:
+        head = data[max(0, position - MAX_OBJECT_HEAD_BYTES) : position]
+        number = next(iter(_OBJECT.findall(head)[-1:]), None)
+        array_end = data.find(b"]", position, position + MAX_KIDS_BYTES)
+        if number is not None and array_end > 0:
+            tree[int(number)] = [int(kid) for kid in _REFERENCE.findall(data[position:array_end])]
+        position = data.find(b"/Kids", position + 1)
+    return _has_cycle(tree)
+
+
+def _has_cycle(tree: dict[int, list[int]]) -> bool:
+    """Return whether a node can be reached from itself. A node is done when all nodes below it are done."""
+    done: set[int] = set()
+    for root in tree:
+        if root in done:
+            continue
+        path = {root}
+        pending = [(root, iter(tree[root]))]
+        while pending:
+            node, kids = pending[-1]
+            kid = next((kid for kid in kids if kid in tree and kid not in done), None)
+            if kid is None:
+                done.add(node)
+                path.remove(node)
+                pending.pop()
+            elif kid in path:
+                return True
+            else:
+                path.add(kid)
+                pending.append((kid, iter(tree[kid])))
+    return False
 
 
 if __name__ == "__main__":

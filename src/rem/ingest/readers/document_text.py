@@ -15,7 +15,7 @@ from rem.ingest.readers.tables import format_rows
 _ESCAPED_CHARACTER = re.compile(r"\\([\\`*_{}\[\]()<>#+\-.!~$&^=:\"'/])")
 _FENCE = re.compile(r"^(```|~~~)", re.MULTILINE)
 _SHEET_HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
-_PARSER_MARKS = re.compile(r"\]\([^)\n]*\)|\[cmt:\d+\]|\[\^\w+\]|</?[a-z]+>")
+_PARSER_MARKS = re.compile(r"\]\([^)\n]{0,1000}\)|\[cmt:\d+\]|\[\^\w+\]|</?[a-z]+>")
 """Text that the parser inserts between words: link targets, marks of comments and footnotes."""
 MAX_POSITIONS = 20
 _NON_WORD = re.compile(r"[\W_]+")

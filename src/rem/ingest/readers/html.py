@@ -26,8 +26,8 @@ _SEPARATED_TAGS = frozenset(_SEPARATED_TAG_NAMES.split())
 _CONTACT_SCHEMES = ("mailto:", "tel:")
 _SPACE = re.compile(r"[ \t\r\n\f\u00a0]+")
 _BREAKS = re.compile(r"\n{3,}")
-_TRAILING = re.compile(r"[ \t]+\n")
-_CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:\-]{1,40})", re.IGNORECASE)
+_TRAILING = re.compile(r"(?<![ \t])[ \t]+\n")
+_CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*+[\"']?\s*([\w.:\-]{1,40})", re.IGNORECASE)
 MAX_HEAD_BYTES = 4096
 MAX_LIST_DEPTH = 20
 MAX_CONTACT_CHARS = 200

@@ -13,7 +13,7 @@ from rem.ingest.sources.ignore_rules import IgnoreRules, ListingOptions
 from rem.ingest.sources.policy import FetchPolicy
 from rem.settings import IngestSettings
 
-_SCHEME = re.compile(r"([a-z][a-z0-9+.\-]*)://", re.IGNORECASE)
+_SCHEME = re.compile(r"\A([a-z][a-z0-9+.\-]*)://", re.IGNORECASE)
 
 
 async def fetch_file(

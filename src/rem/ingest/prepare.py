@@ -1,30 +1,112 @@
-"""Find the names by which LOOKUP finds a file and the sections of a note, and the edges to the notes it links to."""
+"""Prepare a file for storing: read its text, mask secrets in it, cut it, and find the names that look it up."""
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rem.ingest.chunking.chunker import Chunk
-from rem.ingest.chunking.headings import find_section_starts
+import yaml
+
+from rem.db.yaml import YamlLimitError, load_yaml
+from rem.errors import FileUnreadableError
+from rem.ingest.chunks import Chunk, chunk_document, find_section_starts, identify_chunker
 from rem.ingest.file_store import ORIGIN, clean_labels
-from rem.ingest.links import NoteLink, find_links, resolve_uri
-from rem.ingest.models import FetchedFile, ParsedDocument
+from rem.ingest.models import FetchedFile, IngestOptions, ParsedDocument
+from rem.ingest.readers.dispatch import read_file
+from rem.ingest.readers.markdown import NoteLink, find_links, resolve_uri
 from rem.ingest.readers.mime import MARKDOWN
+from rem.knowledge.entries import KnowledgeEntry, parse_wiki_page
+from rem.knowledge.openapi import parse_openapi
+from rem.knowledge.records import ParsedRecords, find_records
 from rem.models import Edge
 from rem.rules import word_set
 from rem.text import clean_text, collapse_spaces
+
+if TYPE_CHECKING:
+    from rem.privacy.policy import PrivacyPolicy
+    from rem.settings import Settings
 
 MAX_ALIASES = 50
 MAX_LINKS = 2000
 MAX_NAME_WORDS = 4
 """A longer title is not just the name of a person."""
+_AGENT_SUFFIXES = frozenset({".yaml", ".yml"})
+_AGENT_KIND = re.compile(rb"(?:^|[{,])[ \t\"']*kind[\"']?[ \t]*:[ \t]*[\"']?(?:agent|evaluator)\b", re.MULTILINE)
+MAX_AGENT_FILE_BYTES = 256 * 1024
 _MARKUP = re.compile(r"[*`]+|\[\[|\]\]")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedFile:
+    """A file that was read and cut, ready to be stored."""
+
+    file: FetchedFile
+    options: IngestOptions
+    chunker: str
+    """Identifies how the file was cut. A stored file that was cut otherwise is cut again."""
+    document: ParsedDocument | None = None
+    """Its text, masked. None for the definition of an agent."""
+    chunks: Sequence[Chunk] = ()
+    records: ParsedRecords = field(default_factory=ParsedRecords)
+    entries: Sequence[KnowledgeEntry] = ()
+    aliases: Sequence[str] = ()
+    """Names of the file besides its path."""
+    links: Sequence[Edge] = ()
+    """Edges to the files and notes that the text links to."""
+    agent_yaml: str | None = None
+    """The definition of an agent, if the file is one."""
+    is_known: bool = False
+    """An older version of the file is stored."""
+    masked: tuple[str, ...] = ()
+    """Kinds of secrets that were masked in its text."""
+
+
+async def prepare_file(
+    file: FetchedFile, options: IngestOptions, settings: Settings, privacy: PrivacyPolicy, *, takes_agents: bool = False
+) -> PreparedFile:
+    """Read a file and cut it into chunks or entries, without access to the database. The default is chunks.
+
+    With `takes_agents`, a file that defines an agent is prepared as one.
+    """
+    options = replace(options, form=options.form or "resource")
+    max_tokens = settings.ingest.chunk_tokens
+    prepared = PreparedFile(file, options, identify_chunker(max_tokens))
+    agent_yaml = await asyncio.to_thread(extract_agent_yaml, file) if takes_agents else None
+    if agent_yaml is not None:
+        return replace(prepared, options=replace(options, form="schema"), agent_yaml=agent_yaml)
+    document = await read_file(file, settings)
+    return await asyncio.to_thread(_cut, prepared, document, privacy, max_tokens)
+
+
+def _cut(prepared: PreparedFile, document: ParsedDocument, privacy: PrivacyPolicy, max_tokens: int) -> PreparedFile:
+    # The whole text is masked: in a chunk, a part of a private key could not be recognised.
+    text = clean_text(document.text)
+    prepared = replace(prepared, masked=tuple(privacy.list_masked([text])))
+    document = replace(
+        document,
+        text=privacy.mask(text, "file"),
+        title=None if document.title is None else privacy.mask(document.title, "title"),
+        metadata=privacy.mask_value(document.metadata, "file"),
+    )
+    file = prepared.file
+    if prepared.options.form == "ontology":
+        entries = parse_openapi(file, document) or [parse_wiki_page(file, document)]
+        return replace(prepared, document=document, entries=entries)
+    title = find_title(document)
+    return replace(
+        prepared,
+        document=document,
+        chunks=add_note_names(file, document, title, chunk_document(document, max_tokens)),
+        records=find_records(document),
+        aliases=list_aliases(file, document, title),
+        links=build_link_edges(file, document),
+    )
 
 
 def find_title(document: ParsedDocument) -> str | None:
@@ -140,3 +222,29 @@ def _words(name: str) -> frozenset[str]:
 def _section_metadata(headings: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     keys = (f"{name}#{heading}" for name in dict.fromkeys(names) for heading in headings)
     return {"headings": clean_labels(headings), "section_keys": clean_labels(keys)}
+
+
+def extract_agent_yaml(file: FetchedFile) -> str | None:
+    """Return the YAML of an agent or evaluator; None if the file is something else.
+
+    A broken file that declares itself an agent is returned, too, so saving it reports what is wrong.
+    """
+    if posixpath.splitext(file.name)[1].lower() not in _AGENT_SUFFIXES or len(file.data) > MAX_AGENT_FILE_BYTES:
+        return None
+    if not _AGENT_KIND.search(file.data):
+        return None
+    try:
+        text = file.data.decode("utf-8-sig")
+        value = load_yaml(text)
+    except YamlLimitError as error:
+        raise FileUnreadableError(f"{file.name} declares an agent but cannot be read: {error}.") from error
+    except (UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError):
+        return file.data.decode("utf-8-sig", errors="replace") if b"json_schema_extra" in file.data else None
+    return text if _read_kind(value) in ("agent", "evaluator") else None
+
+
+def _read_kind(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return None
+    extra = value.get("json_schema_extra")
+    return extra.get("kind") if isinstance(extra, dict) and "kind" in extra else value.get("kind")

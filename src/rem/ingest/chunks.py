@@ -1,23 +1,34 @@
-"""Cut a document into chunks: coherent parts of at most a given number of tokens."""
+"""Cut a document into chunks: sections, and coherent parts of those that have too many tokens."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, TypeAlias, cast
 
-from rem.ingest.chunking.headings import SectionStart, find_section_starts, keeps_sections_apart
-from rem.ingest.models import ParsedDocument
-from rem.ingest.readers.front_matter import parse_front_matter
-from rem.memory.tokens import count_tokens
-from rem.retrieval.text_splitter import split_text
+from rem.ingest.models import Format, ParsedDocument
+from rem.ingest.readers.markdown import SectionStart, clean_title, find_headings, iter_lines, parse_front_matter
+from rem.search.text_splitter import split_text
+from rem.sessions.tokens import count_tokens
 
 CHUNKER_VERSION = 3
 """Increase it when the same text gets other chunks, keys or edges: stored files are cut again when ingested again."""
 MAX_BLOCK_CHARS = 50_000
 """Longer texts are first split into blocks: semchunk needs too much memory to count the tokens of a longer one."""
 MAX_HEADER_CHARS = 2000
+TAB_WIDTH = 8
+_DEFINITION = re.compile(
+    r"\A(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|unsafe|"
+    r"inline|virtual|override|sealed|partial|extern|open|data|create(?:\s+or\s+replace)?)\s+)*"
+    r"(?:def|class|func|function|fn|fun|struct|enum|interface|trait|impl|type|module|namespace|package|protocol|"
+    r"extension|object|record|sub|procedure|table|view|trigger|macro_rules!)\b[ \t*]*([\w.$:<>~-]*)",
+    re.IGNORECASE,
+)
+_COMMENT_OR_DECORATOR = re.compile(r"@|#\[|//|#(?!include|define)|--|/\*|\*|\"\"\"")
+_ENTRY = re.compile(r"\A-?[ \t]*+[\"']?([\w .$@/-]{1,100})[\"']?[ \t]*[:=]")
+
 _Cut: TypeAlias = tuple[list[str], list[tuple[int, int]]]
 
 
@@ -45,6 +56,11 @@ class _Section:
     path: tuple[str, ...]
     tokens: int
     """An estimate: the sum of the tokens of its parts."""
+
+
+def identify_chunker(max_tokens: int) -> str:
+    """Return what identifies this way to cut a text."""
+    return f"{CHUNKER_VERSION}:{max_tokens}"
 
 
 def chunk_document(document: ParsedDocument, max_tokens: int) -> list[Chunk]:
@@ -227,3 +243,69 @@ def _find_table_header(document: ParsedDocument) -> str | None:
         return None
     first_line = document.text.lstrip().partition("\n")[0].strip()
     return first_line if first_line and len(first_line) <= MAX_HEADER_CHARS else None
+
+
+def find_section_starts(document: ParsedDocument) -> Sequence[SectionStart]:
+    """Return the sections of a document in order. Plain text has none."""
+    return list(_FINDERS[document.format](document.text))
+
+
+def _find_nothing(_text: str) -> Iterator[SectionStart]:
+    return iter(())
+
+
+def _find_definitions(text: str) -> Iterator[SectionStart]:
+    """Yield functions, classes and similar definitions, with the comments and decorators above them."""
+    prefix_start: int | None = None
+    for start, line in iter_lines(text):
+        stripped = line.lstrip()
+        match = _DEFINITION.match(stripped[:500])
+        if match and match[1]:
+            section_start = start if prefix_start is None else prefix_start
+            yield SectionStart(section_start, _indentation(line), clean_title(match[0].rstrip(":")))
+            prefix_start = None
+        elif stripped and _COMMENT_OR_DECORATOR.match(stripped):
+            prefix_start = start if prefix_start is None else prefix_start
+        else:
+            prefix_start = None
+
+
+def _find_rows(text: str) -> Iterator[SectionStart]:
+    """Yield the rows of a table. A row with an open quote continues on the next line."""
+    in_quotes = False
+    for start, line in iter_lines(text):
+        if not in_quotes:
+            yield SectionStart(start, 0)
+        in_quotes ^= line.count('"') % 2 == 1
+
+
+def _find_entries(text: str) -> Iterator[SectionStart]:
+    """Yield the lines of JSON and YAML, with the indentation as level. A closing bracket belongs to its entry."""
+    for start, line in iter_lines(text):
+        stripped = line.lstrip()
+        if stripped and stripped[0] not in "]})":
+            match = _ENTRY.match(stripped[:200])
+            yield SectionStart(start, _indentation(line), clean_title(match[1]) if match else None)
+
+
+def _indentation(line: str) -> int:
+    width = 0
+    for character in line:
+        if character not in " \t":
+            break
+        width += TAB_WIDTH if character == "\t" else 1
+    return width
+
+
+_FINDERS = {
+    "text": _find_nothing,
+    "markdown": find_headings,
+    "code": _find_definitions,
+    "table": _find_rows,
+    "data": _find_entries,
+}
+
+
+def keeps_sections_apart(format_: Format) -> bool:
+    """Return whether sections of this format are never joined in one chunk."""
+    return format_ == "markdown"

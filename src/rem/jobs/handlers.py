@@ -1,11 +1,13 @@
-"""The handlers of all kinds of jobs. A handler can be interrupted anywhere and run again, and must tolerate that."""
+"""The handlers of all kinds of jobs.
+
+A handler can be interrupted anywhere and run again, and must tolerate that. It is a function of a module, because a job
+may run in a process of its own.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,13 +17,13 @@ from rem.errors import InvalidInputError
 from rem.jobs.queue import JobQueue
 
 if TYPE_CHECKING:
-    from rem.agents.service import Agents
     from rem.app import Rem
     from rem.ingest.ingester import Ingester
     from rem.settings import Settings
 
 Payload: TypeAlias = Mapping[str, Any]
-OWNER_DELAY_SECONDS = 2.0
+MAX_IN_PROCESS_BYTES = 200_000
+"""A larger file is processed in a process of its own."""
 LOG_RETENTION = timedelta(days=7)
 
 
@@ -32,9 +34,8 @@ class HandlerContext:
     rem: Rem
     settings: Settings
     jobs: JobQueue
-    agents: Agents | None = None
-    large_files: Counter[Scope] = field(default_factory=Counter)
-    """The number of large files that are being processed, by owner."""
+    has_own_process: bool = False
+    """Whether the job has the process for itself."""
 
 
 Handler: TypeAlias = Callable[[HandlerContext, Payload], Awaitable[None]]
@@ -51,46 +52,24 @@ def parse_owner(payload: Payload) -> Scope:
 async def ingest(context: HandlerContext, payload: Payload) -> None:
     """Read and store a file of the ingest queue. A large one is processed in a process of its own."""
     from rem.ingest.queue import get_upload_size, process_queued_file
-    from rem.worker.file_process import MAX_IN_PROCESS_BYTES, process_in_own_process
+    from rem.jobs.job_process import run_in_own_process
 
     def ingester_for(scope: Scope) -> Ingester:
-        return context.rem.ingester(scope, save_agent=partial(_save_agent, context.agents, scope))
+        return context.rem.for_user(scope).ingester(save_agent=partial(_save_agent, context, scope))
 
     scope, file_id = parse_owner(payload), parse_uuid(str(payload.get("file_id")))
     if file_id is None:
         raise InvalidInputError("The job names no file: its payload needs file_id.")
     size = await get_upload_size(context.rem.database, scope.tenant_id, file_id)
-    if size is None or size > MAX_IN_PROCESS_BYTES:
-        with _take_turn(context, scope):
-            await process_in_own_process(context.settings, scope.tenant_id, file_id)
+    if not context.has_own_process and (size is None or size > MAX_IN_PROCESS_BYTES):
+        await run_in_own_process(context.settings, ingest, payload)
     else:
-        await process_queued_file(context.rem.database, context.settings, ingester_for, scope.tenant_id, file_id)
+        seconds = context.settings.ingest.process_seconds
+        await process_queued_file(context.rem.database, ingester_for, seconds, scope.tenant_id, file_id)
 
 
-@contextmanager
-def _take_turn(context: HandlerContext, scope: Scope) -> Iterator[None]:
-    """Count a large file of an owner. Raise RequeueError if no job of this worker would be left for other owners.
-
-    A large file takes minutes: without this, two files of one user would stop the files of all others.
-    """
-    from rem.worker.queries import RequeueError
-
-    if context.large_files[scope] >= max(1, context.settings.worker.concurrency - 1):
-        raise RequeueError(delay=timedelta(seconds=OWNER_DELAY_SECONDS), reason="waits for another file of its owner")
-    context.large_files[scope] += 1
-    try:
-        yield
-    finally:
-        context.large_files[scope] -= 1
-        # Otherwise the counter would grow with each new user.
-        if not context.large_files[scope]:
-            del context.large_files[scope]
-
-
-async def _save_agent(agents: Agents | None, scope: Scope, text: str) -> str:
-    if agents is None:
-        raise InvalidInputError("This worker cannot save agents.")
-    return (await agents.catalog.save(text, scope)).name
+async def _save_agent(context: HandlerContext, scope: Scope, text: str) -> str:
+    return (await context.rem.agents.catalog.save(text, scope)).name
 
 
 async def prune(context: HandlerContext, _payload: Payload) -> None:
@@ -99,7 +78,7 @@ async def prune(context: HandlerContext, _payload: Payload) -> None:
 
     await context.rem.prune_if_due()
     await fail_stranded_files(context.rem.database)
-    await context.jobs.trim_log(LOG_RETENTION)
+    await context.jobs.trim(LOG_RETENTION)
 
 
 async def sweep(context: HandlerContext, _payload: Payload) -> None:
@@ -109,19 +88,14 @@ async def sweep(context: HandlerContext, _payload: Payload) -> None:
 
 async def dream(context: HandlerContext, payload: Payload) -> None:
     """Run the dreams of one owner, unless another worker is running them."""
-    agents = context.agents
-    dreamer = (
-        context.rem.dreamer(agents.extraction_model, agents.output_schemas)
-        if agents is not None
-        else context.rem.dreamer()
-    )
-    await dreamer.dream(parse_owner(payload), payload.get("dreams"), wait=False)
+    await context.rem.dreamer().dream(parse_owner(payload), payload.get("dreams"), wait=False)
 
 
 async def dream_all(context: HandlerContext, _payload: Payload) -> None:
     """Enqueue a `dream` job for every owner."""
     for tenant_id, user_id in await context.rem.dreamer().list_owners():
-        await context.jobs.enqueue("dream", {"tenant_id": tenant_id, "user_id": user_id}, dedupe="all", priority=-1)
+        owner = {"tenant_id": tenant_id, "user_id": user_id}
+        await context.jobs.enqueue("dream", owner, dedupe="all", priority=-1, is_limited=False)
 
 
 HANDLERS: dict[str, Handler] = {

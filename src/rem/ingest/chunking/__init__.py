@@ -1,1 +1,0 @@
-"""Cutting the text of a document into chunks."""

@@ -1,1 +1,0 @@
-"""The worker: takes jobs from the queue and runs their handlers."""
