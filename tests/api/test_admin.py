@@ -16,8 +16,8 @@ from rem.auth.accounts import Accounts
 from rem.auth.api_keys import ApiKeys
 from rem.auth.identity import ADMIN, CHAT, READ, WRITE, Tier, UserRole
 from rem.context import resolve_user_id
-from rem.memory.message import NewMessage
 from rem.models import Resource, Role
+from rem.sessions.message import NewMessage
 from rem.settings import AuthSettings, RateLimitSettings, Settings
 from tests.api.live_server import client, served
 from tests.cases import cases
@@ -68,9 +68,13 @@ async def test_only_administrators_with_the_scope_are_served(clients: dict[str, 
 
 
 async def test_users_of_the_own_tenant_are_listed(clients: dict[str, Client], rem: Rem) -> None:
-    await rem.memory(ALICE).append(uuid4(), [NewMessage(role=Role.USER, content="Hello")], create_session=True)
-    await rem.store("carol").upsert(Resource(name="A note", content="x"))
-    await rem.memory("anon:x").append(uuid4(), [NewMessage(role=Role.USER, content="Hello")], create_session=True)
+    await rem.for_user(ALICE).sessions.append(
+        uuid4(), [NewMessage(role=Role.USER, content="Hello")], create_session=True
+    )
+    await rem.for_user("carol").store.upsert(Resource(name="A note", content="x"))
+    await rem.for_user("anon:x").sessions.append(
+        uuid4(), [NewMessage(role=Role.USER, content="Hello")], create_session=True
+    )
     users = (await get(clients[ROOT], "/users"))["data"]
     assert [(user["email"], user["role"]) for user in users] == [(ALICE, "user"), (ROOT, "admin"), (None, None)]
     assert (users[0]["sessions"], users[0]["messages"], users[2]["user_id"]) == (1, 1, "carol")
@@ -120,9 +124,9 @@ async def test_invalid_change_is_refused(clients: dict[str, Client], change: dic
 
 
 async def test_sessions_have_no_content(clients: dict[str, Client], rem: Rem) -> None:
-    session = await rem.memory(ALICE).create_session("Be kind.", name="Secret plan", description="treasure")
-    await rem.memory(ALICE).append(session.id, [NewMessage(role=Role.USER, content="treasure")])
-    await rem.memory(ALICE).share_session(session.id, BOB)
+    session = await rem.for_user(ALICE).sessions.create_session("Be kind.", name="Secret plan", description="treasure")
+    await rem.for_user(ALICE).sessions.append(session.id, [NewMessage(role=Role.USER, content="treasure")])
+    await rem.for_user(ALICE).sessions.share_session(session.id, BOB)
     answer = await clients[ROOT].get("/api/v1/admin/sessions", params={"user": ALICE})
     (row,) = answer.json()["data"]
     assert (row["id"], row["user_id"], row["message_count"]) == (str(session.id), resolve_user_id(ALICE), 1)
@@ -134,9 +138,9 @@ async def test_sessions_have_no_content(clients: dict[str, Client], rem: Rem) ->
 
 
 async def test_statistics_count_the_own_tenant(clients: dict[str, Client], rem: Rem) -> None:
-    await rem.store(ALICE).upsert(Resource(name="One", content="x"))
-    await rem.store(ALICE).delete(await rem.store(ALICE).upsert(Resource(name="Two", content="x")))
-    await rem.store().upsert(Resource(name="Three", content="x"))
+    await rem.for_user(ALICE).store.upsert(Resource(name="One", content="x"))
+    await rem.for_user(ALICE).store.delete(await rem.for_user(ALICE).store.upsert(Resource(name="Two", content="x")))
+    await rem.for_user().store.upsert(Resource(name="Three", content="x"))
     await clients[ALICE].delete("/api/v1/entities/resources/one")
     statistics = await get(clients[ROOT], "/statistics")
     assert statistics["tables"]["resources"] == {"live": 1, "deleted": 2, "shared": 1}
@@ -146,7 +150,7 @@ async def test_statistics_count_the_own_tenant(clients: dict[str, Client], rem: 
 
 
 async def test_audit_log_of_the_own_tenant(clients: dict[str, Client], rem: Rem) -> None:
-    row = await rem.store(ALICE).upsert(Resource(name="Plan", content="x"))
+    row = await rem.for_user(ALICE).store.upsert(Resource(name="Plan", content="x"))
     await clients[ALICE].delete("/api/v1/entities/resources/plan")
     (entry,) = (await get(clients[ROOT], "/audit", row=str(row.id)))["data"]
     assert (entry["actor"], entry["action"], entry["method"]) == (resolve_user_id(ALICE), "delete", "api_key")
@@ -177,7 +181,7 @@ async def test_refused_credentials_are_counted_by_address(rem: Rem, settings: Se
 
 
 async def test_administrator_makes_nobody_a_service(clients: dict[str, Client], rem: Rem) -> None:
-    await rem.store(ALICE).upsert(Resource(name="Diary", content="Only for Alice."))
+    await rem.for_user(ALICE).store.upsert(Resource(name="Diary", content="Only for Alice."))
     answer = await clients[ROOT].patch(f"/api/v1/admin/users/{ALICE}", json={"role": "service"})
     assert answer.status_code == 422, answer.text
     assert (await Accounts(rem.database).get(ALICE, "default")).role is UserRole.USER

@@ -78,7 +78,7 @@ async def test_who_read_and_wrote_what(rem: Rem, alice_http: httpx2.AsyncClient)
 
 
 async def test_deletion_is_stored_before_the_answer(rem: Rem, alice_http: httpx2.AsyncClient) -> None:
-    row = await rem.store("alice@example.com").upsert(Resource(name="Plan", content="x"))
+    row = await rem.for_user("alice@example.com").store.upsert(Resource(name="Plan", content="x"))
     assert (await alice_http.delete("/api/v1/entities/resources/plan")).status_code == 204
     # Not even a moment later: the entry is there.
     (entry,) = await rem.audit_log.find("default", AuditFilter(action="delete"))
@@ -98,7 +98,7 @@ async def test_session_and_chat(rem: Rem, alice_http: httpx2.AsyncClient) -> Non
 
 
 async def test_tools_of_mcp_are_named(rem: Rem, alice_http: httpx2.AsyncClient) -> None:
-    row = await rem.store("alice@example.com").upsert(Resource(name="Plan", content="x"))
+    row = await rem.for_user("alice@example.com").store.upsert(Resource(name="Plan", content="x"))
 
     async def call(tool: str, **arguments: str) -> None:
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}

@@ -28,7 +28,7 @@ from rem.settings import MemorySettings, RateLimitSettings, Settings
 from tests.api.auth_server import SECRET, auth_served, bearer, browser, log_in, with_auth
 from tests.api.live_server import client
 from tests.api.oidc_server import Provider, provider_served
-from tests.forgetting.text_traces import find_traces
+from tests.forget.text_traces import find_traces
 from tests.test_docs import DOCS, read_example
 
 SARAH, BOB = "sarah@example.com", "bob@example.com"
@@ -69,7 +69,7 @@ async def who(address: str, **headers: str) -> dict[str, Any]:
 
 async def test_key_identifies_its_user(address: str, keys: ApiKeys, rem: Rem) -> None:
     key, info = await keys.create("script", SARAH, "default")
-    await rem.store(SARAH).upsert(Resource(name="Note", content="mine"))
+    await rem.for_user(SARAH).store.upsert(Resource(name="Note", content="mine"))
     caller = await who(address, **bearer(key))
     assert (caller["id"], caller["email"], caller["method"]) == (resolve_user_id(SARAH), SARAH, "api_key")
     assert caller["scopes"] == ["chat", "read", "write"]
@@ -147,7 +147,7 @@ async def test_scopes_limit_a_key(address: str, keys: ApiKeys) -> None:
 
 
 async def test_key_that_only_chats_approves_nothing(address: str, keys: ApiKeys, rem: Rem) -> None:
-    await rem.store(SARAH).upsert(Resource(name="Bike", content="My bike is red."))
+    await rem.for_user(SARAH).store.upsert(Resource(name="Bike", content="My bike is red."))
     chatting, _ = await keys.create("widget", SARAH, "default", scopes=["chat"])
     writing, _ = await keys.create("own", SARAH, "default", scopes=["chat", "write"])
 
@@ -157,17 +157,17 @@ async def test_key_that_only_chats_approves_nothing(address: str, keys: ApiKeys,
             answer = await opened.post("/v1/chat/completions", json=body)
             return str(answer.json()["choices"][0]["message"]["content"])
 
-    for approve in ("yes", "confirm {code}", "only 1"):
+    for approve in ("yes", "/approve {code}", "/approve 1"):
         assert "to be erased for good" in await say(chatting, "forget my bike")
-        approval = (await rem.approvals(SARAH).list())[0]
+        approval = (await rem.for_user(SARAH).approvals.list())[0]
         refused = await say(chatting, approve.format(code=approval.code))
         assert refused.startswith("Nothing was changed. This key or token has no scope `write`"), refused
-        assert await rem.store(SARAH).count(Resource) == 1
-    assert "nothing was changed" in await say(chatting, f"reject {approval.code}")
+        assert await rem.for_user(SARAH).store.count(Resource) == 1
+    assert "nothing was changed" in await say(chatting, f"/reject {approval.code}")
     await say(chatting, "forget my bike")
-    approval = (await rem.approvals(SARAH).list())[0]
-    assert "Forgotten" in await say(writing, f"confirm {approval.code}")
-    assert await rem.store(SARAH).count(Resource) == 0
+    approval = (await rem.for_user(SARAH).approvals.list())[0]
+    assert "Forgotten" in await say(writing, f"/approve {approval.code}")
+    assert await rem.for_user(SARAH).store.count(Resource) == 0
 
 
 async def test_key_cannot_make_another_key_or_tokens(address: str, keys: ApiKeys) -> None:
@@ -218,8 +218,8 @@ async def test_headers_do_not_impersonate(address: str, keys: ApiKeys) -> None:
 
 
 async def test_anonymous_callers_read_but_do_not_write(address: str, rem: Rem) -> None:
-    await rem.store().upsert(Resource(name="Note", content="shared"))
-    await rem.store(SARAH).upsert(Resource(name="Note", content="private"))
+    await rem.for_user().store.upsert(Resource(name="Note", content="shared"))
+    await rem.for_user(SARAH).store.upsert(Resource(name="Note", content="private"))
     async with client(address) as opened:
         answer = (await opened.post("/api/v1/query", json={"query": "LOOKUP note"})).json()
         assert "shared" in str(answer["results"])
@@ -235,8 +235,8 @@ async def test_anonymous_chat_writes_nothing_that_is_shared(
 ) -> None:
     """Without a session the scope of an anonymous caller would be what the tenant shares."""
     settings = settings.model_copy(update={"memory": MemorySettings(enabled=stores_chats)})
-    await rem.store().upsert(Resource(name="Handbook", content="The door code is on page five."))
-    body = {"model": "rem:local", "messages": [{"role": "user", "content": "Please remember: the vault is planted."}]}
+    await rem.for_user().store.upsert(Resource(name="Handbook", content="The door code is on page five."))
+    body = {"model": "rem:local", "messages": [{"role": "user", "content": "Remember that the vault is planted."}]}
     question = {"model": "rem:local", "messages": [{"role": "user", "content": "LOOKUP handbook"}]}
     async with auth_served(settings) as address, client(address) as opened:
         answer = await opened.post("/api/v1/chat/completions", json=body)
@@ -245,7 +245,7 @@ async def test_anonymous_chat_writes_nothing_that_is_shared(
         assert ("x-session-id" in answer.headers) is stores_chats
         # What the tenant shares can still be read.
         assert "page five" in (await opened.post("/api/v1/chat/completions", json=question)).text
-    assert await rem.store().count(Resource) == 1
+    assert await rem.for_user().store.count(Resource) == 1
     traces = await find_traces(sql, "planted")
     assert bool(traces) is stores_chats, traces
     for table in ("resources", "messages"):
@@ -406,7 +406,7 @@ async def test_forged_access_tokens_are_refused(address: str, tokens: Made, rem:
 
 async def test_token_of_an_erased_user_is_refused(address: str, tokens: Made, rem: Rem) -> None:
     _, pair = tokens
-    report = await rem.erase_user(SARAH)
+    report = await rem.for_user(SARAH).erase_user()
     assert report.after == 0
     deadline = time.monotonic() + CACHE_SECONDS + 1
     while await status(address, "/api/auth/me", **bearer(pair["access_token"])) == 200:

@@ -27,7 +27,7 @@ async def add_job(rem: Rem, *, is_dead: bool) -> int:
     assert job is not None
     if is_dead:
         async with rem.database.connection() as connection:
-            await connection.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", job)
+            await connection.execute("UPDATE rem_jobs.jobs SET state = 'dead' WHERE id = $1", job)
     return job
 
 
@@ -48,17 +48,17 @@ async def test_the_profile_is_the_row_of_the_caller(
     rem: Rem, as_alice: httpx2.AsyncClient, as_bob: httpx2.AsyncClient
 ) -> None:
     assert (await as_alice.get("/api/v1/profile")).json() == {"row": None, "is_dreamt": False}
-    await rem.store(ALICE).upsert(User(name="Alice", email=ALICE, summary="Keeps bees."))
+    await rem.for_user(ALICE).store.upsert(User(name="Alice", email=ALICE, summary="Keeps bees."))
     profile = (await as_alice.get("/api/v1/profile")).json()
     assert (profile["row"]["summary"], profile["is_dreamt"]) == ("Keeps bees.", False)
     assert (await as_bob.get("/api/v1/profile")).json()["row"] is None
 
 
 async def test_storage_counts_own_rows(rem: Rem, as_alice: httpx2.AsyncClient, as_bob: httpx2.AsyncClient) -> None:
-    store = rem.store(ALICE)
+    store = rem.for_user(ALICE).store
     await store.upsert(Resource(name="Kept", content="word " * 100))
     await store.delete(await store.upsert(Resource(name="Gone", content="old")))
-    await rem.store().upsert(Resource(name="Shared", content="for all"))
+    await rem.for_user().store.upsert(Resource(name="Shared", content="for all"))
     tables = (await as_alice.get("/api/v1/storage")).json()["tables"]
     assert (tables["resources"]["live"], tables["resources"]["deleted"]) == (1, 1)
     assert tables["resources"]["bytes"] > 100
@@ -67,7 +67,7 @@ async def test_storage_counts_own_rows(rem: Rem, as_alice: httpx2.AsyncClient, a
 
 async def test_the_audit_finds_and_fixes_edges_to_missing_rows(rem: Rem, as_alice: httpx2.AsyncClient) -> None:
     note = "My colleague Nadia Petrova <nadia.petrova@acme.com> moves billing to Postgres 18 in April."
-    await rem.store(ALICE).upsert(Resource(name="Note", content=note))
+    await rem.for_user(ALICE).store.upsert(Resource(name="Note", content=note))
     await as_alice.post("/api/v1/dreams")
     clean = (await as_alice.get("/api/v1/dreams/audit")).json()
     assert set(clean["counts"].values()) == {0}

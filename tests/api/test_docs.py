@@ -14,6 +14,7 @@ import yaml
 from rem import errors
 from rem.api.errors import http_status
 from rem.app import Rem
+from rem.demo import DEMO_TENANT, load_workspace
 from tests.rem_command import REPOSITORY
 
 _PAGE = (REPOSITORY / "docs" / "api.md").read_text(encoding="utf-8")
@@ -35,7 +36,7 @@ async def run(name: str, address: str) -> list[str]:
 
 @pytest.fixture(autouse=True)
 async def workspace(rem: Rem) -> None:
-    await rem.load_demo()
+    await load_workspace(rem.for_user(tenant=DEMO_TENANT).store)
 
 
 async def test_query_examples(address: str) -> None:

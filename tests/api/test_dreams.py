@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from rem.app import Rem
-from rem.memory.message import NewMessage
 from rem.models import Role
+from rem.sessions.message import NewMessage
 
 _SAID = [
     "My colleague Nadia Petrova <nadia.petrova@acme.com> moves billing to Postgres 18 in April.",
@@ -21,7 +21,7 @@ _SAID = [
 
 @pytest.fixture
 async def session(rem: Rem) -> str:
-    memory = rem.memory("alice@example.com")
+    memory = rem.for_user("alice@example.com").sessions
     session = await memory.create_session()
     for text in _SAID:
         await memory.save_message(session.id, NewMessage(role=Role.USER, content=text))

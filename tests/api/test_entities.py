@@ -33,7 +33,7 @@ async def test_list_of_large_rows_is_refused(as_alice: httpx2.AsyncClient, rem: 
         await connection.execute(
             "CREATE OR REPLACE FUNCTION rem.rem_max_result_bytes() RETURNS integer LANGUAGE sql IMMUTABLE RETURN 30000"
         )
-    store = rem.store("alice@example.com")
+    store = rem.for_user("alice@example.com").store
     await store.upsert_many([Resource(name=f"log {n}", content="x" * 20_000) for n in (1, 2)])
     await store.upsert_many([Moment(name=f"day {n}", summary="x" * 20_000) for n in (1, 2)])
     refused = await as_alice.get(f"/api/v1/{path}")

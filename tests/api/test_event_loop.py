@@ -22,7 +22,7 @@ def note(event, arguments):
     if not is_started or event not in ("import", "open"):
         return
     name = str(arguments[0])
-    if event == "import" and name not in slow and not name.startswith("rem.dreaming."):
+    if event == "import" and name not in slow and not name.startswith("rem.dreams."):
         return
     if event == "open" and not name.endswith(FILES):
         return

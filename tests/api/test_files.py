@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from uuid import UUID
@@ -14,10 +15,12 @@ from rem.api.main import create_app
 from rem.app import Rem
 from rem.db.store import Store
 from rem.errors import FetchError
-from rem.ingest.models import IngestOptions
-from rem.ingest.queue import JOB_KIND, QueuedFile, enqueue_files, process_queued_file
+from rem.ingest.ingester import Ingester, ReadResult
+from rem.ingest.models import FetchedFile, FileSource, IngestOptions, Source
+from rem.ingest.queue import JOB_KIND, enqueue_files, process_queued_file
 from rem.jobs.queue import JobQueue
 from rem.models import File, Ontology, Resource
+from rem.models.file import ProcessingStatus
 from rem.settings import IngestSettings, Settings, WorkerSettings
 from tests.api.live_server import client, served
 from tests.ingest.helpers import PAGE, contents
@@ -55,8 +58,10 @@ async def process_queue(rem: Rem) -> list[str]:
     """Process all queued files as a worker does, and return the outcomes."""
     outcomes: list[str] = []
     for job in await JobQueue(rem.database).list(kind=JOB_KIND):
-        file_id = UUID(job.payload["file_id"])
-        outcome = await process_queued_file(rem.database, rem.settings, rem.ingester, job.payload["tenant_id"], file_id)
+        file_id, tenant = UUID(job.payload["file_id"]), job.payload["tenant_id"]
+        outcome = await process_queued_file(
+            rem.database, lambda scope: rem.for_user(scope).ingester(), 60, tenant, file_id
+        )
         await JobQueue(rem.database).cancel([job.id])
         outcomes.append(outcome.status if outcome else "nothing")
     return outcomes
@@ -255,24 +260,19 @@ async def test_too_large_upload_is_rejected(as_alice: httpx2.AsyncClient, alice:
     assert await alice.count(File) == 0
 
 
-class InterruptedIngester:
+class InterruptedIngester(Ingester):
     """An ingester that calls a function once after it has read a file."""
 
     def __init__(self, rem: Rem, store: Store, callback: Callable[[], Awaitable[object]]) -> None:
-        self.ingester = rem.ingester(ALICE)
-        self.target_store = store
+        super().__init__(store, rem.settings)
         self.callbacks = [callback]
 
-    async def prepare(self, *arguments: object) -> object:
+    async def read(self, source: Source, options: IngestOptions) -> ReadResult:
         """Read the file, and then call the function."""
-        read = await self.ingester.prepare(*arguments)  # type: ignore[arg-type]
+        result = await super().read(source, options)
         if self.callbacks:
             await self.callbacks.pop()()
-        return read
-
-    async def store(self, *arguments: object, **options: object) -> object:
-        """Store the file."""
-        return await self.ingester.store(*arguments, **options)  # type: ignore[arg-type]
+        return result
 
 
 @pytest.mark.parametrize("comes", ["other bytes", "other options", "both"])
@@ -286,19 +286,71 @@ async def test_upload_during_processing_is_read_too(
     async def enqueue(number: int, options: IngestOptions) -> File:
         data = f"# Version {number}".encode()
         path.write_bytes(data)
-        (row,) = await enqueue_files(alice, [QueuedFile("a.md", uri, None if is_named else data)], options)
+        file = FileSource(uri, "a.md") if is_named else FetchedFile("a.md", uri, data)
+        (row,) = await enqueue_files(alice, [file], options)
         return row
 
     first, second = IngestOptions(tags=("one",)), IngestOptions(tags=("two",), category="manual")
     row = await enqueue(1, first)
     number, options = (1 if comes == "other options" else 2), (first if comes == "other bytes" else second)
     ingester = InterruptedIngester(rem, alice, lambda: enqueue(number, options))
-    await process_queued_file(rem.database, rem.settings, lambda _scope: ingester, "default", row.id)  # type: ignore[arg-type, return-value]
+    await process_queued_file(rem.database, lambda _scope: ingester, 60, "default", row.id)
     assert await contents(alice) == {"a.md#1": f"# Version {number}"}
     stored = await alice.get(File, row.id)
     assert (stored.processing_status, set(options.tags or ()) <= set(stored.tags)) == ("completed", True)
     assert {row.category for row in await alice.find(Resource)} == {options.category}
     assert "wanted" not in stored.metadata
+
+
+async def test_caller_with_too_many_waiting_files_is_asked_to_wait(settings: Settings, rem: Rem, alice: Store) -> None:
+    """A few hundred files of a client that waits as it is told end complete, and nobody else is refused."""
+    worker = WorkerSettings(in_process=False, max_waiting=5)
+    limited = settings.model_copy(update={"worker": worker})
+    async with (
+        served(create_app(limited)) as address,
+        client(address, ALICE) as as_alice,
+        client(address, "bob@example.com") as as_bob,
+    ):
+        for number in range(5):
+            answer = await as_alice.post("/api/v1/files", files=multipart((f"{number}.md", b"Tea at five.")))
+            assert answer.status_code == 202
+        refused = await as_alice.post("/api/v1/files", files=multipart(("more.md", b"Tea at five.")))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "queue_full")
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        assert int(refused.headers["retry-after"]) == refused.json()["error"]["details"]["retry_after"] > 0
+        assert await alice.count(File) == 5
+        # Something that waits already, and the files of others, are accepted.
+        again = await as_alice.post("/api/v1/files", files=multipart(("4.md", b"Tea at six.")))
+        assert again.status_code == 202
+        other = await as_bob.post("/api/v1/files", files=multipart(("small.md", b"Tea.")))
+        assert other.status_code == 202
+        batch = await as_bob.post("/api/v1/files", files=multipart(*((f"{n}.md", b"Tea.") for n in range(6))))
+        assert (batch.status_code, batch.json()["error"]["code"]) == (400, "invalid_input")
+
+
+async def test_hundreds_of_files_end_complete_with_a_small_limit(settings: Settings, alice: Store) -> None:
+    """Clients that wait as they are told lose none."""
+    serving = settings.model_copy(update={"worker": WorkerSettings(in_process=True, max_waiting=5)})
+    waiting = iter(range(200))
+    refusals = 0
+
+    async def upload_next(http: httpx2.AsyncClient) -> None:
+        nonlocal refusals
+        for number in waiting:
+            files = multipart((f"{number}.md", f"Note {number}".encode()))
+            while (answer := await http.post("/api/v1/files", files=files)).status_code == 429:
+                refusals += 1
+                await asyncio.sleep(int(answer.headers["retry-after"]) / 4)
+            assert answer.status_code in (200, 202)  # 200: it is read already
+
+    async def count_completed() -> int:
+        return len(await alice.find(File, {"processing_status": ProcessingStatus.COMPLETED}, limit=500))
+
+    async with served(create_app(serving)) as address, client(address, ALICE) as http, asyncio.timeout(300):
+        await asyncio.gather(*(upload_next(http) for _ in range(12)))
+        while await count_completed() < 200:  # noqa: ASYNC110  # the other side is a worker
+            await asyncio.sleep(0.1)
+    assert refusals > 0
 
 
 async def test_server_reads_uploads_itself(settings: Settings, alice: Store) -> None:

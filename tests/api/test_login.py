@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from pydantic import SecretStr
 
 from rem.app import Rem
 from rem.audit.log import AuditFilter
@@ -17,9 +18,9 @@ from rem.auth.accounts import Accounts
 from rem.auth.identity import UserRole
 from rem.context import resolve_user_id
 from rem.models import User
-from rem.settings import Settings
-from tests.api.auth_server import MAX_COOKIE_BYTES, auth_served, browser, get_cookies, log_in
-from tests.api.oidc_server import CLIENT_ID, Provider, provider_served
+from rem.settings import MicrosoftSettings, Settings
+from tests.api.auth_server import MAX_COOKIE_BYTES, auth_served, bearer, browser, get_cookies, log_in
+from tests.api.oidc_server import CLIENT_ID, CLIENT_SECRET, Provider, provider_served
 
 BROWSER_ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 SARAH = resolve_user_id("sarah@example.com")
@@ -56,7 +57,7 @@ async def test_login_makes_a_session_an_account_and_a_profile(
     assert (await visitor.post("/api/v1/sessions", json={"name": "Mine"})).status_code == 201
     (session,) = (await visitor.get("/api/v1/sessions")).json()["data"]
     assert session["name"] == "Mine"
-    (profile,) = await rem.store("sarah@example.com").find(User)
+    (profile,) = await rem.for_user("sarah@example.com").store.find(User)
     assert (profile.name, profile.email, profile.role, profile.tier) == (
         "Sarah Chen",
         "sarah@example.com",
@@ -101,14 +102,51 @@ async def test_cookies_of_production_are_for_https(settings: Settings, provider:
         assert "Secure" in logout.headers["set-cookie"]
 
 
+async def test_cookies_over_https_belong_to_one_host(settings: Settings, provider: Provider) -> None:
+    async with (
+        auth_served(settings, provider, "production", public_url="https://rem.example.com") as address,
+        httpx2.AsyncClient(base_url=address) as client,
+    ):
+        first = await client.get("/api/auth/oidc/login", params={"next": "/health/live"})
+        sent = parse_cookies(first)
+        assert set(sent) == {"__Host-rem_login", "__Host-rem_next"}
+        callback = urlsplit((await client.get(first.headers["location"])).headers["location"])
+        done_at = f"{callback.path}?{callback.query}"
+        client.cookies.clear()
+        # Another host of the domain can plant a cookie without the prefix: it starts no login.
+        planted = f"rem_login={sent['__Host-rem_login']}"
+        assert (await client.get(done_at, headers={"Cookie": planted})).status_code == 401
+        cookies = "; ".join(f"{name}={value}" for name, value in sent.items())
+        done = await client.get(done_at, headers={"Cookie": f"{cookies}; rem_next=/evil"})
+        assert (done.status_code, done.headers["location"]) == (302, "/health/live")
+        ended = parse_cookies(done)
+        assert (ended["__Host-rem_login"], ended["__Host-rem_next"]) == ("", "")
+        login = f"rem_session={ended['__Host-rem_session']}"
+        assert (await client.get("/api/auth/me", headers={"Cookie": f"__Host-{login}"})).json()["method"] == "cookie"
+        assert (await client.get("/api/auth/me", headers={"Cookie": login})).status_code == 401
+
+
+def parse_cookies(response: httpx2.Response) -> dict[str, str]:
+    """Return the cookies of an answer, all of which have what their prefix demands."""
+    found = {}
+    for cookie in response.headers.get_list("set-cookie"):
+        pair, *attributes = cookie.split("; ")
+        assert {"Path=/", "Secure", "HttpOnly", "SameSite=Lax"} <= set(attributes), cookie
+        assert not any(attribute.startswith("Domain") for attribute in attributes)
+        name, _, found[name] = pair.partition("=")
+    return found
+
+
 async def test_second_login_keeps_the_account_and_the_profile(
     visitor: httpx2.AsyncClient, provider: Provider, rem: Rem
 ) -> None:
-    await rem.store("sarah@example.com").upsert(User(name="S. Chen", email="sarah@example.com", interests=["tea"]))
+    await rem.for_user("sarah@example.com").store.upsert(
+        User(name="S. Chen", email="sarah@example.com", interests=["tea"])
+    )
     await log_in(visitor)
     provider.claims["name"] = "Sarah Chen-Li"
     assert (await log_in(visitor))["name"] == "Sarah Chen-Li"
-    (profile,) = await rem.store("sarah@example.com").find(User)
+    (profile,) = await rem.for_user("sarah@example.com").store.find(User)
     assert (profile.name, profile.interests, profile.role) == ("S. Chen", ["tea"], "user")
 
 
@@ -123,6 +161,56 @@ async def test_role_in_ones_own_memory_gives_no_rights(visitor: httpx2.AsyncClie
 async def test_first_administrator_comes_from_the_settings(visitor: httpx2.AsyncClient, provider: Provider) -> None:
     provider.claims |= {"email": "Boss@Example.com", "sub": "2"}
     assert (await log_in(visitor))["role"] == "admin"
+
+
+async def test_role_admin_ends_with_its_setting(settings: Settings, provider: Provider, rem: Rem) -> None:
+    provider.claims |= {"email": "Boss@Example.com", "sub": "2"}
+    async with auth_served(settings, provider, admin_emails=["boss@example.com"]) as address, browser(address) as boss:
+        assert (await log_in(boss))["role"] == "admin"
+        pair = (await boss.post("/api/auth/tokens")).json()
+        key = (await boss.post("/api/auth/keys", json={"name": "k", "scopes": ["read", "admin"]})).json()["key"]
+        credentials = [
+            {"Cookie": f"rem_session={boss.cookies['rem_session']}"},
+            bearer(pair["access_token"]),
+            bearer(key),
+        ]
+        assert await read_roles(address, credentials) == [("admin", 200)] * 3
+        users = (await boss.get("/api/v1/admin/users")).json()["data"]
+        assert [user["role"] for user in users if user["email"] == "Boss@Example.com"] == ["admin"]
+    async with auth_served(settings, provider) as address, browser(address) as boss:
+        assert await read_roles(address, credentials) == [("user", 403)] * 3
+        renewed = (await boss.post("/api/auth/refresh", json={"refresh_token": pair["refresh_token"]})).json()
+        assert await read_roles(address, [bearer(renewed["access_token"])]) == [("user", 403)]
+        assert (await log_in(boss))["role"] == "user"
+    # A role that was given to the account itself does not depend on the setting.
+    await Accounts(rem.database).save("boss@example.com", "default", role=UserRole.ADMIN)
+    async with auth_served(settings, provider) as address:
+        assert await read_roles(address, credentials) == [("admin", 200)] * 3
+
+
+async def read_roles(address: str, credentials: list[dict[str, str]]) -> list[tuple[str, int]]:
+    """Return the role of each credential, and what an administrator's page answers to it."""
+    found = []
+    async with httpx2.AsyncClient(base_url=address) as client:
+        for headers in credentials:
+            caller = (await client.get("/api/auth/me", headers=headers)).json()
+            found.append((caller["role"], (await client.get("/api/v1/admin/users", headers=headers)).status_code))
+    return found
+
+
+async def test_login_ends_when_its_domain_is_no_longer_allowed(settings: Settings, provider: Provider) -> None:
+    async with auth_served(settings, provider, allowed_domains=["example.com"]) as address, browser(address) as sarah:
+        await log_in(sarah)
+        pair = (await sarah.post("/api/auth/tokens")).json()
+        cookie = {"Cookie": f"rem_session={sarah.cookies['rem_session']}"}
+    async with auth_served(settings, provider, allowed_domains=["other.com"]) as address, browser(address) as sarah:
+        assert (await sarah.get("/api/auth/me", headers=cookie)).json()["method"] == "none"
+        assert (await sarah.get("/api/auth/me", headers=bearer(pair["access_token"]))).status_code == 401
+        refresh = {"refresh_token": pair["refresh_token"]}
+        assert (await sarah.post("/api/auth/refresh", json=refresh)).status_code == 401
+    async with auth_served(settings, provider, allowed_domains=["example.com"]) as address, browser(address) as sarah:
+        assert (await sarah.get("/api/auth/me", headers=cookie)).json()["method"] == "cookie"
+        assert (await sarah.post("/api/auth/refresh", json=refresh)).status_code == 200
 
 
 async def test_login_returns_to_a_local_path_only(visitor: httpx2.AsyncClient) -> None:
@@ -206,9 +294,9 @@ async def test_forged_cookies_are_no_login(address: str, visitor: httpx2.AsyncCl
         assert (await client.get("/api/auth/me")).status_code == 401
 
 
-async def finish_by_hand(visitor: httpx2.AsyncClient) -> str:
+async def finish_by_hand(visitor: httpx2.AsyncClient, name: str = "oidc") -> str:
     """Start a login, and return the address that the provider sends the browser back to."""
-    first = await visitor.get("/api/auth/oidc/login", follow_redirects=False)
+    first = await visitor.get(f"/api/auth/{name}/login", follow_redirects=False)
     return str((await visitor.get(first.headers["location"], follow_redirects=False)).headers["location"])
 
 
@@ -374,22 +462,105 @@ async def test_disabled_account_cannot_log_in(visitor: httpx2.AsyncClient, addre
         assert (await client.get("/api/auth/oidc/login")).status_code == 403
 
 
+CONSUMERS = "9188040d-6c67-4c5b-b112-36a304b66dad"
+DIRECTORY = "11111111-2222-4333-8444-555555555555"
+OTHER_DIRECTORY = "66666666-7777-4888-8999-aaaaaaaaaaaa"
+
+
+def come_from_microsoft(provider: Provider, claims: dict[str, Any]) -> None:
+    """Let the provider's person come from a directory of Microsoft."""
+    provider.claims = {"sub": "m1", "email": "sarah@example.com", "name": "Sarah"}
+    provider.changes = {"iss": f"{provider.base}/{claims.get('tid', 'x')}/v2.0", **claims}
+
+
 async def test_microsoft_with_many_directories(address: str, provider: Provider) -> None:
     provider.issuer_template = "{base}/{tenantid}/v2.0"
     cases: list[tuple[dict[str, Any], int]] = [
-        ({"tid": "9188040d-6c67-4c5b-b112-36a304b66dad"}, 200),
-        ({"tid": "11111111-2222", "xms_edov": True}, 200),
+        ({"tid": CONSUMERS}, 200),
+        ({"tid": DIRECTORY, "xms_edov": True}, 200),
         # The administrator of any directory can write any address into an account.
-        ({"tid": "11111111-2222"}, 403),
-        ({"tid": "11111111-2222", "email_verified": True}, 403),
+        ({"tid": DIRECTORY}, 403),
+        ({"tid": DIRECTORY, "email_verified": True}, 403),
         ({}, 401),
+        ({"tid": "11111111-2222", "xms_edov": True}, 401),
+        ({"tid": "{tenantid}", "xms_edov": True}, 401),
+        ({"tid": f"x/../{DIRECTORY}", "xms_edov": True}, 401),
         # The issuer must be that of the directory.
-        ({"tid": "9188040d-6c67-4c5b-b112-36a304b66dad", "iss": f"{provider.base}/another/v2.0"}, 401),
-        ({"tid": "9188040d-6c67-4c5b-b112-36a304b66dad", "iss": f"{provider.base}/{{tenantid}}/v2.0"}, 401),
-        ({"tid": "9188040d-6c67-4c5b-b112-36a304b66dad", "iss": "https://evil.example"}, 401),
+        ({"tid": CONSUMERS, "iss": f"{provider.base}/{DIRECTORY}/v2.0"}, 401),
+        ({"tid": CONSUMERS, "iss": f"{provider.base}/another/v2.0"}, 401),
+        ({"tid": CONSUMERS, "iss": f"{provider.base}/{{tenantid}}/v2.0"}, 401),
+        ({"tid": CONSUMERS, "iss": "https://evil.example"}, 401),
     ]
     for claims, status in cases:
-        provider.claims = {"sub": "m1", "email": "sarah@example.com", "name": "Sarah"}
-        provider.changes = {"iss": f"{provider.base}/{claims.get('tid', 'x')}/v2.0", **claims}
+        come_from_microsoft(provider, claims)
         async with browser(address) as client:
             assert (await client.get("/api/auth/microsoft/login")).status_code == status, claims
+
+
+async def test_issuer_of_microsoft_is_below_its_own_address(address: str, provider: Provider) -> None:
+    """Metadata that names another issuer does not make it the one of Microsoft's login."""
+    provider.issuer_template = "https://evil.example/{tenantid}/v2.0"
+    come_from_microsoft(provider, {"tid": CONSUMERS, "iss": f"https://evil.example/{CONSUMERS}/v2.0"})
+    async with browser(address) as client:
+        assert (await client.get("/api/auth/microsoft/login")).status_code == 401
+
+
+async def test_answer_of_microsoft_names_the_issuer_of_the_token(address: str, provider: Provider) -> None:
+    provider.issuer_template = "{base}/{tenantid}/v2.0"
+    come_from_microsoft(provider, {"tid": CONSUMERS})
+    for issuer, status in (
+        ("https://evil.example", 401),
+        ("", 401),
+        (provider.issuer, 401),
+        (f"{provider.base}/{CONSUMERS}/v2.0/x", 401),
+        (f"{provider.base}/{OTHER_DIRECTORY}/v2.0", 401),
+        (f"{provider.base}/{CONSUMERS}/v2.0", 200),
+    ):
+        async with browser(address) as client:
+            callback = await finish_by_hand(client, "microsoft")
+            assert (await client.get(f"{callback}&iss={issuer}")).status_code == status, issuer
+
+
+@pytest.mark.parametrize("tenant", ["common", "Common", " COMMON ", "Organizations", "CONSUMERS"])
+async def test_address_is_checked_however_the_tenant_is_written(
+    settings: Settings, provider: Provider, tenant: str
+) -> None:
+    provider.issuer_template = "{base}/{tenantid}/v2.0"
+    come_from_microsoft(provider, {"tid": DIRECTORY})
+    async with (
+        auth_served(settings, provider, microsoft=microsoft_of(provider, tenant)) as address,
+        browser(address) as client,
+    ):
+        assert (await client.get("/api/auth/microsoft/login")).status_code == 403
+        assert (await client.get("/api/auth/me")).json()["method"] == "none"
+
+
+def microsoft_of(provider: Provider, tenant: str) -> MicrosoftSettings:
+    """Return the settings of a login with a directory of Microsoft."""
+    secret = SecretStr(CLIENT_SECRET)
+    return MicrosoftSettings(client_id=CLIENT_ID, client_secret=secret, authority=provider.base, tenant=tenant)
+
+
+@pytest.mark.parametrize("tenant", [f" {DIRECTORY.upper()} ", "Example.OnMicrosoft.com"])
+async def test_own_directory_of_microsoft_admits_its_own_accounts(
+    settings: Settings, provider: Provider, tenant: str
+) -> None:
+    provider.issuer_template = f"{{base}}/{DIRECTORY}/v2.0"
+    async with auth_served(settings, provider, microsoft=microsoft_of(provider, tenant)) as address:
+        for directory, status in ((DIRECTORY, 200), (OTHER_DIRECTORY, 401), (CONSUMERS, 401)):
+            come_from_microsoft(provider, {"tid": directory})
+            async with browser(address) as client:
+                assert (await client.get("/api/auth/microsoft/login")).status_code == status, directory
+            # A token that names another directory than its issuer.
+            provider.changes["iss"] = provider.issuer
+            async with browser(address) as client:
+                assert (await client.get("/api/auth/microsoft/login")).status_code == status, directory
+
+
+async def test_own_directory_needs_an_issuer_of_its_own(settings: Settings, provider: Provider) -> None:
+    """Metadata for many directories would admit the accounts of all of them without a check of the address."""
+    provider.issuer_template = "{base}/{tenantid}/v2.0"
+    async with auth_served(settings, provider, microsoft=microsoft_of(provider, "example.com")) as address:
+        come_from_microsoft(provider, {"tid": OTHER_DIRECTORY})
+        async with browser(address) as client:
+            assert (await client.get("/api/auth/microsoft/login")).status_code == 401

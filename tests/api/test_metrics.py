@@ -110,7 +110,7 @@ async def test_dream_runs_and_waiting_rows_are_counted(settings: Settings, rem: 
 
 
 async def test_refusals_and_stopped_sql_are_counted(settings: Settings) -> None:
-    limits = RateLimitSettings(enabled=True, anonymous="2/hour", free="2/hour")
+    limits = RateLimitSettings(enabled=True, anonymous="2/hour")
     async with measured(settings, rate_limit=limits, sql=SqlSettings(timeout_seconds=0.2)) as http:
         before = await read_metrics(http)
         slow = {"query": "SQL SELECT count(*) FROM generate_series(1, 1000000000)"}
@@ -118,7 +118,7 @@ async def test_refusals_and_stopped_sql_are_counted(settings: Settings) -> None:
         assert statuses[2:] == [429, 429]
         after = await read_metrics(http)
     assert after["rem_sql_stopped_total"] - before.get("rem_sql_stopped_total", 0) == 2
-    refusals = 'rem_rate_limit_refusals_total{tier="free"}'
+    refusals = 'rem_rate_limit_refusals_total{tier="anonymous"}'
     assert after[refusals] - before.get(refusals, 0) == 2
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from rem.api.main import create_app
 from rem.app import Rem
-from rem.memory.message import NewMessage
+from rem.demo import load_workspace
 from rem.models import Role, User
+from rem.sessions.message import NewMessage
 from rem.settings import RateLimitSettings, Settings
 from tests.api.auth_server import auth_served
 from tests.api.live_server import client
@@ -38,15 +39,15 @@ async def test_server_returns_the_document(anyone: httpx2.AsyncClient, document:
 
 
 async def test_fuzzing_with_random_values_finds_no_errors(address: str, rem: Rem, tmp_path: Path) -> None:
-    await rem.load_demo(tenant="default")
+    await load_workspace(rem.for_user(tenant="default").store)
     await fuzz(address, tmp_path)
 
 
 async def test_fuzzing_with_existing_ids_finds_no_errors(address: str, rem: Rem, tmp_path: Path) -> None:
-    memory = rem.memory("fuzzer")
+    memory = rem.for_user("fuzzer").sessions
     session = (await memory.create_session("Be kind.")).id
     await memory.save_message(session, NewMessage(role=Role.USER, content="Hello"))
-    await rem.store("fuzzer").upsert(User(name="Sarah Chen"))
+    await rem.for_user("fuzzer").store.upsert(User(name="Sarah Chen"))
     values = {
         "path.session": str(session),
         "path.message": f"session-{session}-msg-0",

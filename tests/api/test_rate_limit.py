@@ -15,9 +15,11 @@ import pytest
 from rem.api.main import create_app
 from rem.api.rate_limit import RATE_HEADERS, find_caller, find_network
 from rem.app import Rem
+from rem.auth.api_keys import ApiKeys
 from rem.auth.identity import Identity, Tier, UserRole
-from rem.rate_limits import LimitedCaller, RateLimiter
-from rem.settings import ApiSettings, RateLimitSettings, Settings
+from rem.rate_limits import MAX_LOCAL_CALLERS, LimitedCaller, RateLimiter
+from rem.settings import ApiSettings, AuthSettings, RateLimitSettings, Settings
+from tests.api.auth_server import bearer
 from tests.api.live_server import client, served
 from tests.cli.test_serve import serving
 
@@ -45,15 +47,15 @@ async def test_200_concurrent_requests_over_4_workers_pass_exactly_50(settings: 
         "REM_HOME": str(settings.rem_home),
         "POSTGRES__CONNECTION_STRING": dsn,
         "RATE_LIMIT__ENABLED": "true",
-        "RATE_LIMIT__FREE": "50/hour",
+        "RATE_LIMIT__ANONYMOUS": "50/hour",
         "RATE_LIMIT__TIMEOUT_SECONDS": "30",
         "WORKER__IN_PROCESS": "false",
     }
     with serving("--workers", "4", settings=environment) as (address, _process):
         limits = httpx2.Limits(max_connections=200)
         async with httpx2.AsyncClient(base_url=address, limits=limits, timeout=60) as http:
-            headers = {"X-User-Id": "alice@example.com"}
-            sent = (http.post("/api/v1/query", json=LOOKUP, headers=headers) for _ in range(200))
+            callers = ({"X-User-Id": f"user{number}@example.com"} for number in range(200))
+            sent = (http.post("/api/v1/query", json=LOOKUP, headers=headers) for headers in callers)
             statuses = [answer.status_code for answer in await asyncio.gather(*sent)]
     assert (statuses.count(200), statuses.count(429)) == (50, 150)
 
@@ -80,15 +82,33 @@ async def test_exceeded_limit_has_the_documented_answer(settings: Settings) -> N
     assert {name.lower() for name in RATE_HEADERS} <= set(refused.headers)
 
 
-async def test_each_user_has_an_own_allowance(settings: Settings) -> None:
+async def test_each_user_has_an_own_allowance(settings: Settings, rem: Rem) -> None:
+    keys, with_auth = ApiKeys(rem.database), settings.model_copy(update={"auth": AuthSettings(enabled=True)})
+    async with limited(with_auth) as address, client(address) as http:
+        for name in ("alice", "bob"):
+            first, second = [bearer((await keys.create(name, f"{name}@example.com", "default"))[0]) for _ in range(2)]
+            assert await count_passed(http, 8, **first) == 5
+            # Another key of the same user is no new allowance.
+            assert await count_passed(http, 1, **second) == 0
+            refused = await http.get("/api/v1/models", headers=second)
+            assert refused.json()["error"]["details"]["tier"] == "free"
+            assert "sign in" not in refused.json()["error"]["message"]
+
+
+async def test_nobody_gets_an_allowance_by_naming_another_without_a_login(settings: Settings) -> None:
     async with limited(settings) as address, client(address) as http:
-        assert await count_passed(http, 8, **{"X-User-Id": "alice@example.com"}) == 5
-        assert await count_passed(http, 8, **{"X-User-Id": "bob@example.com"}) == 5
-        refused = await http.get("/api/v1/models", headers={"X-User-Id": "bob@example.com"})
-        assert refused.json()["error"]["details"]["tier"] == "free"
-        assert "sign in" not in refused.json()["error"]["message"]
-        other_tenant = {"X-User-Id": "bob@example.com", "X-Tenant-Id": "other"}
-        assert await count_passed(http, 1, **other_tenant) == 1
+        assert await count_passed(http, 2) == 2
+        names: list[dict[str, str]] = [
+            *({"X-User-Id": f"user{number}@example.com"} for number in range(4)),
+            *({"X-Tenant-Id": f"tenant-{number}"} for number in range(2)),
+            *({"X-User-Id": "alice", "X-Tenant-Id": f"tenant-{number}"} for number in range(2)),
+            # No valid id of a user.
+            {"X-User-Id": "anon:x"},
+        ]
+        passed = [await count_passed(http, 1, **named) for named in names]
+        assert passed == [1, *[0] * (len(names) - 1)]
+        # A token that REM did not make proves nothing, too.
+        assert await count_passed(http, 1, Authorization="Bearer of-another-system", **names[0]) == 0
 
 
 async def test_nothing_that_an_anonymous_caller_chooses_gives_a_new_allowance(settings: Settings) -> None:
@@ -118,6 +138,9 @@ async def test_forwarded_address_counts_only_behind_a_trusted_proxy(settings: Se
         assert await count_passed(http, 5, **{"X-Forwarded-For": "2001:db8:0:1::a"}) == 3
         assert await count_passed(http, 5, **{"X-Forwarded-For": "2001:db8:0:1:ffff::b"}) == 0
         assert await count_passed(http, 5, **{"X-Forwarded-For": "2001:db8:0:2::a"}) == 3
+        named = {"X-Forwarded-For": "203.0.113.3", "X-User-Id": "alice@example.com"}
+        assert await count_passed(http, 5, **named) == 3
+        assert await count_passed(http, 2, **{**named, "X-User-Id": "bob@example.com"}) == 0
 
 
 def test_network_of_an_address() -> None:
@@ -139,8 +162,8 @@ async def test_health_and_unlimited_tiers_are_not_counted(settings: Settings) ->
             answer = await http.post("/api/v1/query", json=LOOKUP)
             assert answer.status_code == 200
             assert "ratelimit-limit" not in answer.headers
-        alice = {"X-User-Id": "alice@example.com"}
-        assert [(await http.get("/health/live", headers=alice)).status_code for _ in range(3)] == [200] * 3
+    async with limited(settings, anonymous="1/day") as address, client(address) as http:
+        assert [(await http.get("/health/live")).status_code for _ in range(3)] == [200] * 3
 
 
 async def test_nothing_is_limited_by_default(anyone: httpx2.AsyncClient) -> None:
@@ -193,6 +216,36 @@ async def test_counter_without_a_database_limits_in_the_process() -> None:
     assert [allowance and allowance.is_exceeded for allowance in allowances] == [False, False, True]
 
 
+async def count_used(limiter: RateLimiter, name: str) -> int:
+    """Count a request of a caller without a login, and return its requests in this period."""
+    allowance = await limiter.count(LimitedCaller("", f"anon:{name}"), Tier.ANONYMOUS)
+    assert allowance is not None
+    return allowance.used
+
+
+async def test_100_000_callers_are_limited_in_bounded_memory_and_time() -> None:
+    limiter = RateLimiter(None, RateLimitSettings(anonymous="2/hour"))
+    assert [await count_used(limiter, "persistent") for _ in range(3)] == [1, 2, 3]
+    assert [await count_used(limiter, "silent") for _ in range(3)] == [1, 2, 3]
+    started = time.process_time()
+    for number in range(MAX_LOCAL_CALLERS):
+        await count_used(limiter, str(number))
+        if number % 1000 == 0:
+            await count_used(limiter, "persistent")
+    seconds = time.process_time() - started
+    # A new caller is limited, too.
+    assert [await count_used(limiter, "new") for _ in range(3)] == [1, 2, 3]
+    # Whoever goes on gets no new allowance by the others; who was silent all the time was forgotten.
+    assert await count_used(limiter, "persistent") == 3 + MAX_LOCAL_CALLERS / 1000 + 1
+    assert await count_used(limiter, "silent") == 1
+    assert len(limiter._local_counts) == MAX_LOCAL_CALLERS
+    started = time.process_time()
+    for number in range(1000):
+        await count_used(limiter, f"late-{number}")
+    # Each further caller costs the same: 1,000 of 101,000, with much room for noise.
+    assert time.process_time() - started < max(seconds / 5, 0.1)
+
+
 @pytest.mark.parametrize("text", ["0/minute", "5", "5/week", "-1/minute", "many", "5/minutes"])
 def test_invalid_rate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="free"):
@@ -200,6 +253,9 @@ def test_invalid_rate_is_refused(text: str) -> None:
 
 
 def test_invalid_proxy_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"not an IP address or a network such as 10\.0\.0\.0/8"):
+    with pytest.raises(ValueError, match=r"not an IP address or a network such as 10\.1\.2\.0/24"):
         ApiSettings(trusted_proxies=["*"])
+    for network in ("0.0.0.0/0", "::/0", "10.1.2.3/0"):
+        with pytest.raises(ValueError, match="all addresses"):
+            ApiSettings(trusted_proxies=[network])
     assert ApiSettings(trusted_proxies=["10.1.2.3/8"]).trusted_proxies == ["10.0.0.0/8"]

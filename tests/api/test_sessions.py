@@ -9,9 +9,10 @@ import httpx2
 import pytest
 
 from rem.app import Rem
-from rem.memory.export_import import import_sessions
-from rem.memory.message import NewMessage
+from rem.errors import SessionNameError
 from rem.models import Role
+from rem.sessions.export_import import import_sessions
+from rem.sessions.message import NewMessage
 
 Client = httpx2.AsyncClient
 LIMITED_RESULTS = (
@@ -26,7 +27,7 @@ async def session_id(rem: Rem) -> UUID:
     said = [(Role.USER, "Hello"), (Role.ASSISTANT, "Good day. " * 60), (Role.USER, "What is REM?")]
     said += [(Role.ASSISTANT, "A memory."), (Role.USER, "Danke 🎉")]
     messages = [NewMessage(role=role, content=content) for role, content in said]
-    await rem.memory("alice@example.com").append(session_id, messages, create_session=True)
+    await rem.for_user("alice@example.com").sessions.append(session_id, messages, create_session=True)
     return session_id
 
 
@@ -141,7 +142,7 @@ async def test_page_of_large_messages_is_cut_and_says_that_there_are_more(
 ) -> None:
     async with rem.database.connection() as connection:
         await connection.execute(LIMITED_RESULTS)
-    memory = rem.memory("alice@example.com")
+    memory = rem.for_user("alice@example.com").sessions
     for _ in range(3):
         await memory.save_message(session_id, NewMessage(role=Role.USER, content="x" * 20_000))
     path = f"/api/v1/sessions/{session_id}/messages"
@@ -173,7 +174,7 @@ async def test_list_of_large_sessions_is_refused(as_alice: Client, rem: Rem) -> 
 
 
 async def test_sessions_are_found_by_name_and_by_what_was_said(as_alice: Client, as_bob: Client, rem: Rem) -> None:
-    memory = rem.memory("alice@example.com")
+    memory = rem.for_user("alice@example.com").sessions
     boats, cakes = uuid4(), uuid4()
     await memory.append(
         boats, [NewMessage(role=Role.USER, content="My sailing boat is in Aarhus.")], create_session=True
@@ -191,7 +192,7 @@ async def test_exported_session_can_be_imported(as_alice: Client, as_bob: Client
     exported = await as_alice.get(path)
     assert exported.headers["content-disposition"] == f'attachment; filename="session-{session_id}.jsonl"'
     assert (await as_bob.get(path)).status_code == 404
-    report = await import_sessions(rem.memory("carol@example.com"), exported.content.splitlines())
+    report = await import_sessions(rem.for_user("carol@example.com").sessions, exported.content.splitlines())
     assert (report.counts["imported"], report.messages) == (1, 5)
 
 
@@ -297,3 +298,51 @@ async def test_session_names_are_unique_per_user(as_alice: Client, as_bob: Clien
     await as_alice.post("/api/v1/sessions", json={"name": "Launch"})
     assert (await as_alice.patch(f"/api/v1/sessions/{session_id}", json={"name": "launch"})).status_code == 409
     assert (await as_bob.post("/api/v1/sessions", json={"name": "Launch"})).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "550e8400-e29b-41d4-a716-446655440000",
+        "550E8400E29B41D4A716446655440000",
+        " 550e8400-e29b-41d4-a716-446655440000 ",
+        "{550e8400-e29b-41d4-a716-446655440000}",
+        "urn:uuid:550e8400-e29b-41d4-a716-446655440000",
+        "550e8400_e29b 41d4\u200b-a716-446655440000",
+        "５５０e8400-e29b-41d4-a716-446655440000",
+    ],
+)
+async def test_session_is_not_named_with_a_uuid(as_alice: Client, rem: Rem, session_id: UUID, name: str) -> None:
+    entity = await as_alice.get(f"/api/v1/entities/sessions/{session_id}")
+    for refused in (
+        await as_alice.post("/api/v1/sessions", json={"name": name}),
+        await as_alice.patch(f"/api/v1/sessions/{session_id}", json={"name": name}),
+        await as_alice.post(f"/api/v1/sessions/{session_id}/clone", json={"name": name}),
+        await as_alice.post("/api/v1/entities/sessions", json={"name": name}),
+        await as_alice.patch(f"/api/v1/entities/sessions/{session_id}", json={"name": name}),
+    ):
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "session_name"), refused.text
+    assert (await as_alice.get(f"/api/v1/entities/sessions/{session_id}")).json() == entity.json()
+    memory = rem.for_user("alice@example.com").sessions
+    with pytest.raises(SessionNameError):
+        await memory.create_session(name=name)
+    with pytest.raises(SessionNameError):
+        await memory.rename_session(session_id, name)
+    with pytest.raises(SessionNameError):
+        await memory.clone_session(session_id, name=name)
+    assert [session.id for session in await memory.list_sessions()] == [session_id]
+
+
+async def test_uuid_in_the_header_is_the_id(as_alice: Client, as_bob: Client) -> None:
+    chosen = str(uuid4())
+    body = {"messages": [{"role": "user", "content": "Hello"}]}
+    for header in (chosen, chosen.upper(), chosen.replace("-", ""), f"{{{chosen}}}"):
+        answer = await as_alice.post("/v1/chat/completions", json=body, headers={"X-Session-Id": header})
+        assert (answer.status_code, answer.headers["x-session-id"]) == (200, chosen)
+    (session,) = await data(as_alice, "/sessions")
+    assert (session["id"], session["name"], session["message_count"]) == (chosen, None, 8)
+    assert (await as_alice.get(f"/api/v1/sessions/{chosen}")).json()["id"] == chosen
+    created = await as_alice.post("/api/v1/sessions", json={"id": str(uuid4()), "name": "550e8400 is no id"})
+    assert created.status_code == 201
+    taken = await as_bob.post("/v1/chat/completions", json=body, headers={"X-Session-Id": chosen})
+    assert taken.status_code == 404

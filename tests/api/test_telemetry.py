@@ -12,12 +12,19 @@ from tests.scripted_model import Call, Refuse, Step, has_result, scripted_model
 
 
 def test_collector_receives_spans_without_content(dsn: str) -> None:
-    with Collector() as collector:
+    def script(body: dict[str, Any]) -> list[Step]:
+        return ["Nobody knows."] if has_result(body) else [Call("search_rem", {"query": "SEARCH hunter2"})]
+
+    with Collector() as collector, scripted_model() as model:
+        model.script = script
         settings = {
             "POSTGRES__CONNECTION_STRING": dsn,
             "OTEL__ENABLED": "true",
             "OTEL__COLLECTOR_ENDPOINT": collector.url,
             "OTEL__SERVICE_NAME": "my-rem",
+            "LLM__BASE_URL": model.url,
+            "LLM__OPENAI_API_KEY": "none",
+            "LLM__DEFAULT_MODEL": "openai:scripted",
         }
         with serving(settings=settings) as (address, _process):
             asked = {"input": "who is hunter2?"}
@@ -39,7 +46,7 @@ def test_collector_receives_spans_without_content(dsn: str) -> None:
     traces = {span.trace_id for span in collector.spans if "agent" in span.name}
     assert any(span.trace_id in traces for span in queries)
     failed = [span for span in queries if span.status.code == 2]
-    assert [span.status.message for span in failed] == ["InvalidInputError"]
+    assert [span.status.message for span in failed] == ["UnknownTableError"]
     assert b"hunter" not in collector.content
 
 

@@ -22,7 +22,7 @@ def propose(risk: RiskLevel = RiskLevel.IRREVERSIBLE, **parameters: str) -> Prop
 
 
 async def ask(rem: Rem, user: str = _ALICE, run: str | None = None) -> Approval:
-    return await rem.approvals(user).request(propose(), Origin(uuid4(), "rem", run))
+    return await rem.for_user(user).approvals.request(propose(), Origin(uuid4(), "rem", run))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ async def ask(rem: Rem, user: str = _ALICE, run: str | None = None) -> Approval:
     [(RiskLevel.REVERSIBLE_WITH_DELAY, 300), (RiskLevel.IRREVERSIBLE, 900), (RiskLevel.REVERSIBLE, 900)],
 )
 async def test_a_request_has_all_fields(rem: Rem, risk: RiskLevel, seconds: int) -> None:
-    approval = await rem.approvals(_ALICE).request(propose(risk), Origin(None, "rem", "{}"))
+    approval = await rem.for_user(_ALICE).approvals.request(propose(risk), Origin(None, "rem", "{}"))
     assert (approval.action_type, approval.tool_name) == ("remember", "remember")
     assert (approval.risk_level, approval.timeout_seconds, approval.confidence) == (risk, seconds, 0.5)
     assert (approval.requires_immediate_approval, approval.status, approval.execution) == (True, "pending", None)
@@ -38,7 +38,7 @@ async def test_a_request_has_all_fields(rem: Rem, risk: RiskLevel, seconds: int)
     assert round((approval.decide_by - approval.created_at).total_seconds()) == seconds
     assert approval.parameters == {"text": "Marta likes tea."}
     assert str(approval.id).startswith(approval.code)
-    assert not (await rem.approvals(_ALICE).request(propose())).requires_immediate_approval
+    assert not (await rem.for_user(_ALICE).approvals.request(propose())).requires_immediate_approval
 
 
 @cases(
@@ -64,7 +64,11 @@ async def test_the_database_refuses_a_wrong_request(
 
 async def test_only_the_owner_finds_and_decides(rem: Rem) -> None:
     approval = await ask(rem, run="{}")
-    for other in (rem.approvals(_BOB), rem.approvals(), rem.approvals(_ALICE, tenant="another")):
+    for other in (
+        rem.for_user(_BOB).approvals,
+        rem.for_user().approvals,
+        rem.for_user(_ALICE, tenant="another").approvals,
+    ):
         for reference in (approval.id, str(approval.id), approval.code):
             with pytest.raises(NotFoundError):
                 await other.get(reference)
@@ -77,13 +81,13 @@ async def test_only_the_owner_finds_and_decides(rem: Rem) -> None:
                 pytest.fail("it ran")
         assert await other.load_run(approval) is None
         assert list(await other.list()) == []
-    assert (await rem.approvals(_ALICE).get(approval.code)).status == "pending"
-    assert await rem.approvals(_ALICE).load_run(approval) == "{}"
+    assert (await rem.for_user(_ALICE).approvals.get(approval.code)).status == "pending"
+    assert await rem.for_user(_ALICE).approvals.load_run(approval) == "{}"
 
 
 async def test_a_request_is_found_by_the_beginning_of_its_id(rem: Rem) -> None:
     approval = await ask(rem)
-    approvals = rem.approvals(_ALICE)
+    approvals = rem.for_user(_ALICE).approvals
     for reference in (approval.code.upper(), str(approval.id)[:13], str(approval.id)):
         assert (await approvals.get(reference)).id == approval.id
     for reference in ("", approval.code[:5], "zzzzzz"):
@@ -96,7 +100,7 @@ async def test_two_decisions_at_once_make_one(rem: Rem) -> None:
     ran: list[int] = []
 
     async def approve_and_run(number: int) -> RemError | None:
-        approvals = rem.approvals(_ALICE)
+        approvals = rem.for_user(_ALICE).approvals
         try:
             await approvals.approve(approval, by="test")
             async with approvals.executing(approval.id):
@@ -109,16 +113,19 @@ async def test_two_decisions_at_once_make_one(rem: Rem) -> None:
     results = await asyncio.gather(*(approve_and_run(number) for number in range(8)))
     assert len(ran) == 1
     assert sum(isinstance(result, ConflictError) for result in results) == 7
-    done = await rem.approvals(_ALICE).get(approval.id)
+    done = await rem.for_user(_ALICE).approvals.get(approval.id)
     assert (done.status, done.execution, done.parameters) == ("approved", "done", {})
-    assert await rem.approvals(_ALICE).load_run(approval) is None
-    for late in (rem.approvals(_ALICE).approve(approval, by="x"), rem.approvals(_ALICE).reject(approval, by="x")):
+    assert await rem.for_user(_ALICE).approvals.load_run(approval) is None
+    for late in (
+        rem.for_user(_ALICE).approvals.approve(approval, by="x"),
+        rem.for_user(_ALICE).approvals.reject(approval, by="x"),
+    ):
         with pytest.raises(ConflictError, match="approved before"):
             await late
 
 
 async def test_a_rejected_request_stays_rejected(rem: Rem) -> None:
-    approval, approvals = await ask(rem, run="{}"), rem.approvals(_ALICE)
+    approval, approvals = await ask(rem, run="{}"), rem.for_user(_ALICE).approvals
     await approvals.reject(approval, by="test", reason="Not now.")
     with pytest.raises(ConflictError, match="rejected before"):
         await approvals.approve(approval, by="test")
@@ -132,7 +139,7 @@ async def test_a_rejected_request_stays_rejected(rem: Rem) -> None:
 async def test_a_late_decision_is_refused_and_a_sweep_ends_it(
     rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    approvals = rem.approvals(_ALICE)
+    approvals = rem.for_user(_ALICE).approvals
     late, forgotten, endless = await ask(rem), await ask(rem, run="{}"), await ask(rem)
     await sql.execute("UPDATE rem.approvals SET decide_by = now() - interval '1 s' WHERE id <> $1", endless.id)
     await sql.execute("UPDATE rem.approvals SET decide_by = NULL, timeout_seconds = NULL WHERE id = $1", endless.id)
@@ -153,7 +160,7 @@ async def test_a_late_decision_is_refused_and_a_sweep_ends_it(
 async def test_an_action_that_never_reported_its_end_is_not_repeated(
     rem: Rem, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    approval, approvals = await ask(rem), rem.approvals(_ALICE)
+    approval, approvals = await ask(rem), rem.for_user(_ALICE).approvals
     await approvals.approve(approval, by="test")
     # A process dies inside of the action.
     await sql.execute("UPDATE rem.approvals SET execution = 'running', executed_at = now() - interval '2 h'")
@@ -168,7 +175,7 @@ async def test_an_action_that_never_reported_its_end_is_not_repeated(
 
 
 async def test_an_approved_action_that_has_not_begun_can_go_on(rem: Rem) -> None:
-    approval, approvals = await ask(rem, run="{}"), rem.approvals(_ALICE)
+    approval, approvals = await ask(rem, run="{}"), rem.for_user(_ALICE).approvals
     await approvals.approve(approval, by="test", parameters={"text": "Edited."})
     # The process died before it began.
     await approvals.approve(approval, by="test")
@@ -179,7 +186,7 @@ async def test_an_approved_action_that_has_not_begun_can_go_on(rem: Rem) -> None
 
 
 async def test_a_failed_or_interrupted_action_is_recorded(rem: Rem) -> None:
-    approvals = rem.approvals(_ALICE)
+    approvals = rem.for_user(_ALICE).approvals
     for error, execution in ((ValueError("words of the user"), "failed"), (asyncio.CancelledError(), "unknown")):
         approval = await ask(rem)
         await approvals.approve(approval, by="test")
@@ -192,7 +199,7 @@ async def test_a_failed_or_interrupted_action_is_recorded(rem: Rem) -> None:
 
 
 async def test_requests_are_limited_and_storable(rem: Rem) -> None:
-    approvals = rem.approvals(_ALICE)
+    approvals = rem.for_user(_ALICE).approvals
     with pytest.raises(InvalidInputError, match="cannot be stored"):
         await approvals.request(propose(text="a\x00b"))
     for _ in range(MAX_PENDING):

@@ -16,6 +16,7 @@ from rem.audit.entry import MAX_TARGETS, Action, AuditEntry, audit_scope, note_a
 from rem.audit.log import AuditFilter, AuditLog
 from rem.context import resolve_user_id
 from rem.models import Resource
+from rem.models.results import Hit, Result
 from rem.settings import AuditSettings, Settings
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -96,13 +97,13 @@ async def test_sweep_prunes_old_entries(audited_rem: Rem) -> None:
 
 async def test_erased_user_remains_as_a_pseudonym(audited_rem: Rem, sql: Connection) -> None:
     log = audited_rem.audit_log
-    await audited_rem.store("alice@example.com").upsert(Resource(name="Plan", content="x"))
+    await audited_rem.for_user("alice@example.com").store.upsert(Resource(name="Plan", content="x"))
     read = AuditEntry(Action.READ, "GET /x", actor=ALICE, credential_id="k1", client="192.0.2.1", request_id="r1")
     read.add_target("resources", uuid4())
     await log.record(read)
     await log.record(AuditEntry(Action.ADMIN, "PATCH /admin", actor="root", subject=ALICE, client="192.0.2.2"))
     await log.record(AuditEntry(Action.READ, "GET /y", actor="bob"))
-    await audited_rem.erase_user("alice@example.com")
+    await audited_rem.for_user("alice@example.com").erase_user()
     erasure, bobs, changed, was_read = await log.find("default", AuditFilter())
     pseudonym = was_read["actor"]
     assert pseudonym.startswith("erased:")
@@ -116,9 +117,9 @@ async def test_erased_user_remains_as_a_pseudonym(audited_rem: Rem, sql: Connect
 
 
 async def test_forget_is_recorded_in_its_transaction(audited_rem: Rem) -> None:
-    row = await audited_rem.store("alice@example.com").upsert(Resource(name="Sarah Chen", content="x"))
-    plan = await audited_rem.plan_forget("Sarah Chen", user="alice@example.com")
-    await audited_rem.forget(plan)
+    row = await audited_rem.for_user("alice@example.com").store.upsert(Resource(name="Sarah Chen", content="x"))
+    plan = await audited_rem.for_user("alice@example.com").plan_forget("Sarah Chen")
+    await audited_rem.for_user(plan.scope).forget(plan)
     (entry,) = await audited_rem.audit_log.find("default", AuditFilter())
     assert (entry["action"], entry["operation"]) == ("delete", "forget")
     assert entry["targets"] == [{"table": "resources", "id": str(row.id)}]
@@ -147,7 +148,7 @@ def test_notes_go_to_the_current_entry_and_have_no_keys() -> None:
         note_row("users", row_id)
         note_row("users", row_id)
         note_row("resources", "Secret Plan")
-        note_results("LOOKUP", [{"table": "moments", "record": {"id": str(row_id)}}, {"count": 5}])
+        note_results(Result("LOOKUP", [Hit("moments", "m", {"id": str(row_id)})], [{"count": 5}]))
         note_tool("remember", is_read_only=False)
         note_action(Action.READ)
     record = entry.as_record()

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rem.auth.cookies import read_cookie
+from rem.auth.headers import read_cookie
 
 
 @pytest.mark.parametrize(

@@ -56,21 +56,21 @@ class User:
 )
 async def test_the_client_asks_its_user(rem: Rem, answer: Any, status: str, left: int, mode: str) -> None:
     user = User(answer)
-    await rem.remember("My code word is heliotrope.", user=ALICE)
+    await rem.for_user(ALICE).remember("My code word is heliotrope.")
     async with user.client(create_mcp(lambda: env_for(rem, ALICE), can_ask=True), mode) as client:
         result = (await client.call_tool("forget", {"what": "my code word"})).structured_content
     assert result is not None
     assert result["status"] == status
-    assert await rem.store(ALICE).count(Resource) == left
+    assert await rem.for_user(ALICE).store.count(Resource) == left
     assert all("“My code word is heliotrope.”" in text for text in user.shown)
     assert bool(user.shown) is (answer is not None)
-    (approval,) = await rem.approvals(ALICE).list()
+    (approval,) = await rem.for_user(ALICE).approvals.list()
     decided = {"success": "approved", "rejected": "rejected", "needs_approval": "pending"}
     assert approval.status == decided[status]
 
 
 async def test_a_person_decides_with_a_command_if_the_transport_cannot_ask(rem: Rem) -> None:
-    await rem.remember("My code word is heliotrope.", user=ALICE)
+    await rem.for_user(ALICE).remember("My code word is heliotrope.")
     async with User(True).client(create_mcp(lambda: env_for(rem, ALICE)), "legacy") as client:
         result = (await client.call_tool("forget", {"what": "my code word"})).data
         assert result["status"] == "needs_approval"
@@ -81,29 +81,29 @@ async def test_a_person_decides_with_a_command_if_the_transport_cannot_ask(rem: 
         assert (row["table"], row["text"]) == ("resources", "My code word is heliotrope.")
         missing = (await client.call_tool("correct", {"what": "my hotel", "to": "My hotel is the Ritz."})).data
         assert missing["status"] == "not_found"
-    assert await rem.store(ALICE).count(Resource) == 1
+    assert await rem.for_user(ALICE).store.count(Resource) == 1
 
 
 async def test_an_answer_to_another_question_decides_nothing(rem: Rem) -> None:
     """The name of a question comes back from the client, which may name another request of the same user."""
-    await rem.remember("My code word is heliotrope.", user=ALICE)
-    await rem.remember("My sign is Leo.", user=ALICE)
-    request = await rem.changes(ALICE).request_forget("code word")
-    in_chat = await rem.changes(ALICE).request_forget("sign", session_id=uuid4())
+    await rem.for_user(ALICE).remember("My code word is heliotrope.")
+    await rem.for_user(ALICE).remember("My sign is Leo.")
+    request = await rem.for_user(ALICE).changes.request_forget("code word")
+    in_chat = await rem.for_user(ALICE).changes.request_forget("sign", session_id=uuid4())
     async with User(True).client(create_mcp(lambda: env_for(rem, ALICE)), "auto") as client:
         for asked in (request, in_chat):
             answers = {f"approval-{asked.approval.id}": ElicitAnswer(action="accept", content={"approve": True})}
             result = await client.session.call_tool("forget", {"what": "my sign"}, input_responses=answers)
             assert result.is_error
             assert "another question" in str(result.content)
-    assert await rem.store(ALICE).count(Resource) == 2
+    assert await rem.for_user(ALICE).store.count(Resource) == 2
 
 
 @pytest.mark.filterwarnings("ignore:unclosed transport:ResourceWarning")
 @pytest.mark.usefixtures("collected")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_real_process_on_standard_input_and_output(rem: Rem, dsn: str, mode: str) -> None:
-    await rem.remember("My code word is heliotrope.", user=ALICE)
+    await rem.for_user(ALICE).remember("My code word is heliotrope.")
     user = User(True)
     command = StdioTransport(str(REM), ["mcp", "--user", ALICE], env=environment({"POSTGRES__CONNECTION_STRING": dsn}))
     async with user.client(command, mode) as client:
@@ -111,11 +111,11 @@ async def test_a_real_process_on_standard_input_and_output(rem: Rem, dsn: str, m
     assert result is not None
     assert result["status"] == "success"
     assert len(user.shown) == 1
-    assert await rem.store(ALICE).count(Resource) == 0
+    assert await rem.for_user(ALICE).store.count(Resource) == 0
 
 
 async def test_the_newest_protocol_asks_over_http(settings: Settings, rem: Rem) -> None:
-    await rem.remember("My code word is heliotrope.", user=ALICE)
+    await rem.for_user(ALICE).remember("My code word is heliotrope.")
     user = User(True)
     async with served(create_app(settings)) as address:
         transport = StreamableHttpTransport(f"{address}/api/v1/mcp", headers={"X-User-Id": ALICE})
@@ -123,4 +123,4 @@ async def test_the_newest_protocol_asks_over_http(settings: Settings, rem: Rem) 
             result = (await client.call_tool("forget", {"what": "my code word"})).structured_content
     assert result is not None
     assert result["status"] == "success"
-    assert await rem.store(ALICE).count(Resource) == 0
+    assert await rem.for_user(ALICE).store.count(Resource) == 0

@@ -77,7 +77,7 @@ async def test_resources_of_another_user_are_not_found(url: str, bob: Store) -> 
 async def test_concurrent_calls_keep_their_callers_apart(url: str, rem: Rem) -> None:
     users = [f"user-{number}" for number in range(5)]
     for user in users:
-        await rem.store(user).upsert(Resource(name="Note", content=user))
+        await rem.for_user(user).store.upsert(Resource(name="Note", content=user))
 
     async def ask(user: str, turn: int) -> tuple[str, list[str]]:
         async with client_of(url, user) as client:

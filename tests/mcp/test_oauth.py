@@ -80,7 +80,7 @@ async def test_client_logs_in_by_itself(address: str, rem: Rem) -> None:
         await client.call_tool("ingest_into_rem", {"name": "Note", "content": "Tea at noon. " * 3})
         profile = json.loads((await client.read_resource("user://profile/me"))[0].text)
     assert profile["user_id"] == resolve_user_id("sarah@example.com")
-    (row,) = await rem.store("sarah@example.com").lookup("note", table="resources")
+    (row,) = await rem.for_user("sarah@example.com").store.lookup("note", table="resources")
     assert row.user_id == resolve_user_id("sarah@example.com")
 
 
@@ -107,7 +107,7 @@ async def test_anonymous_clients_can_be_allowed_to_read(settings: Settings, rem:
         assert (await client.call_tool("lookup", {"key": "x"})).data["results"] == []
         with pytest.raises(ToolError, match="needs a login with the scope write"):
             await client.call_tool("ingest_into_rem", {"name": "Planted", "content": "x"})
-    assert await rem.store().lookup("planted") == []
+    assert await rem.for_user().store.lookup("planted") == []
 
 
 def test_unknown_tool_needs_the_stronger_scope() -> None:
@@ -287,17 +287,50 @@ async def test_name_of_a_client_is_text(address: str) -> None:
 
 async def test_unsafe_redirects_cannot_be_registered(address: str) -> None:
     unsafe = [
-        "http://evil.example/cb",
-        "javascript:alert(1)",
-        "data:text/html,x",
-        "https://a.example/cb#x",
-        "file:///x",
+        *("http://evil.example/cb", "http://localhost.evil.example/cb", "http://127.0.0.1@evil.example/cb"),
+        *("http://user@127.0.0.1:7777/cb", "https://rem.example.com@evil.example/cb", "http://0.0.0.0/cb"),
+        *("https://a.example/cb#x", "https://a.example/cb#", "com.example.app:/cb#x"),
+        *("javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x", "vbscript:x", "file:///x", "blob:x"),
+        *(
+            "about:blank",
+            "ftp://evil.example/cb",
+            "FTP://evil.example/cb",
+            "ws://evil.example/cb",
+            "mailto:a@b.example",
+        ),
+        *("tel:1", "smb://evil.example/x", "ms-msdt:/id", "search-ms:query=x", "view-source:https://a.example/"),
+        *("intent://x", "urn:ietf:wg:oauth:2.0:oob", "jar:https://a.example/", "app://done", "com.:/cb"),
     ]
     async with browser(address) as client:
         for uri in unsafe:
-            assert (await register(client, redirect_uris=[uri])).status_code == 400, uri
+            refused = await register(client, redirect_uris=[uri])
+            assert refused.status_code == 400, uri
+            assert refused.json()["error"] in ("invalid_redirect_uri", "invalid_client_metadata"), uri
+        # One good address does not carry a bad one with it.
+        assert (await register(client, redirect_uris=[REDIRECT, "ftp://evil.example/cb"])).status_code == 400
         assert (await register(client, client_name="a\x00b")).status_code == 400
-        assert (await register(client, redirect_uris=["https://a.example/cb", "app://done"])).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        *("https://a.example/cb", "https://a.example:8443/cb?x=1", "http://localhost:33418/", "http://[::1]:7777/cb"),
+        *(
+            "cursor://anysphere.cursor-mcp/oauth/callback",
+            "vscode://vendor.extension/callback",
+            "warp://mcp/oauth2callback",
+        ),
+        *("com.example.app:/oauth2redirect", "com.example.app://callback"),
+    ],
+)
+async def test_apps_get_their_code_at_their_own_address(address: str, uri: str) -> None:
+    async with browser(address) as client:
+        registered = await register(client, redirect_uris=[uri])
+        assert registered.status_code == 201, registered.text
+        fields = read_form((await ask(client, registered.json()["client_id"], redirect_uri=uri)).text)
+        done = await client.post("/api/auth/oauth/consent", data={**fields, "answer": "allow"}, follow_redirects=False)
+        assert done.headers["location"].startswith(uri)
+        assert parse_qs(urlsplit(done.headers["location"]).query)["code"]
 
 
 async def test_registered_clients_get_no_secret(address: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from fastmcp import Client
 
 from rem.mcp.server import INSTRUCTIONS, create_mcp
-from rem.query.language.parser import parse_query
+from rem.query.parser import parse_query
 from rem.tools.binding import get_traits
 from rem.tools.registry import TOOLS
 from tests.tools.tool_env import env_for

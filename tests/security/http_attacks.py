@@ -206,6 +206,13 @@ def _describe_bodies(victim: Victim) -> dict[tuple[str, str], list[Any]]:
             {"query": f"{NAME} person", "mode": "plain-words"},
             {"query": "LOOKUP x", "user_id": victim.user_id},
         ],
+        ("POST", f"{API}/ask"): [
+            {"question": f"who is {NAME} person?"},
+            {"question": SECRET},
+            *({"question": text} for text in list_queries(victim)),
+            {"question": "And when?", "previous": f"who is {NAME} person?"},
+            {"question": "What did I say?", "user_id": victim.user_id},
+        ],
         ("POST", f"{API}/query/parse"): [{"query": f'LOOKUP "{victim.rows["resources"][1]}"'}],
         ("POST", f"{API}/forget/preview"): [
             {"name": name, "mentions": mentions} for name in (f"{NAME} note", SECRET[:4]) for mentions in (False, True)

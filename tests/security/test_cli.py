@@ -19,19 +19,16 @@ from tests.security.http_attacks import list_queries
 from tests.security.victim import AGENT_NAME, ALICE, NAME, SECRET, Victim, create_victim, take_fingerprint
 
 OPERATOR = {
-    *(f"bench {name}" for name in ("beam", "documents", "locomo", "longmemeval", "own", "week")),
     *(f"db {name}" for name in ("index", "migrate", "rebuild-cache", "reembed", "register", "rollback")),
     *(f"db {name}" for name in ("backup", "restore", "start", "status", "stop")),
     *(f"jobs {name}" for name in ("cancel", "list", "retry", "show", "stats")),
     *(
         "agents validate",
-        "eval answers",
         "eval golden check",
         "eval phoenix pull",
         "demo",
         "doctor",
         "models list",
-        "models pull",
         "parse",
         "serve",
         "sweep",
@@ -39,7 +36,7 @@ OPERATOR = {
     ),
     *(f"config {name}" for name in ("path", "set", "show", "unset")),
     *(f"admin {name}" for name in ("sessions", "set-user", "stats", "users")),
-    *("audit log", "erase-user", "keys revoke", "mcp config", "privacy mask", "privacy scan"),
+    *("audit log", "erase-user", "keys revoke", "mcp config"),
     *(f"encryption {name}" for name in ("new-key", "rotate", "status")),
 }
 """Commands of the person who runs the installation. They act on no user, or on the user that they are told to erase."""
@@ -62,7 +59,6 @@ READERS = {
         "eval golden from-feedback",
         "eval golden from-session",
         "eval list",
-        "eval report",
         "eval show",
     ),
     "eval compare",
@@ -132,10 +128,8 @@ def list_attacks(victim: Victim, folder: Path) -> dict[str, list[tuple[str, ...]
         "eval golden from-session": [(name,) for name in session],
         "eval judge": [(name, "--evaluator", "exact") for name in experiment],
         "eval list": [(), (f"{NAME} experiment",)],
-        "eval memory": [("--no-week",)],
         "eval phoenix feedback": [()],
         "eval phoenix push": [(name,) for name in experiment],
-        "eval report": [(name,) for name in experiment],
         "eval resume": [(name, "--retry-failed") for name in experiment],
         "eval run": [
             (str(golden), "--query", "SEARCH", "--evaluator", "exact"),

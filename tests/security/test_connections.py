@@ -19,7 +19,12 @@ from tests.cli.test_serve import serving
 from tests.forked_process import ForkedProcess
 from tests.security.test_denial_of_service import MAX_LIVE_SECONDS, MAX_LOOKUP_SECONDS, measure_load
 
-SETTINGS = {"API__HEADER_SECONDS": "3", "API__MAX_CONNECTIONS_PER_ADDRESS": "100"}
+SETTINGS = {
+    "API__HEADER_SECONDS": "3",
+    "API__MAX_CONNECTIONS_PER_ADDRESS": "100",
+    # Twenty decisions at once are refused because one of them counts, and not because they are many.
+    "API__MAX_CHATS_PER_CALLER": "20",
+}
 ATTACKER = ("127.0.0.2", 0)
 """Another address of this machine than the one that the bystander has."""
 OWNER = {"X-User-Id": "owner@example.com"}

@@ -14,9 +14,10 @@ from bench.attack_list import (
     ATTACKER,
     ATTACKS,
     BYSTANDER,
-    SERVER_SETTINGS,
     SLOW_QUERY,
+    attacked_settings,
     bystander,
+    open_attacker,
     prepare_bystander,
 )
 
@@ -37,7 +38,7 @@ def measure_load() -> float:
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server in a process of its own, with its own embedded database."""
     home = tmp_path_factory.mktemp("home")
-    with serving(settings={"REM_HOME": str(home), **SERVER_SETTINGS}) as (address, _process):
+    with attacked_settings() as settings, serving(settings={"REM_HOME": str(home), **settings}) as (address, _process):
         prepare_bystander(address)
         yield address
     EmbeddedServer(home).stop()
@@ -46,9 +47,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_others_are_served_during_an_attack(address: str, name: str) -> None:
     attack, load = ATTACKS[name], measure_load()
-    async with httpx.AsyncClient(base_url=address, headers=ATTACKER, timeout=120) as http:
-        with bystander(address) as latencies:
-            answers = await asyncio.gather(*(attack.send(http) for _ in range(attack.times)))
+    async with open_attacker(address) as http:
+        with bystander(address, attack.bystander_address) as latencies:
+            answers = await attack.run(http)
     for answer in answers:
         assert attack.expects(answer.status_code), answer.text[:500]
         assert re.search(attack.message, answer.text), answer.text[:500]

@@ -36,7 +36,7 @@ def test_every_route_is_known_to_the_attacks() -> None:
 
 async def test_victim_has_a_row_of_every_table(rem: Rem, settings: Settings) -> None:
     victim = await create_victim(rem, settings)
-    assert set(victim.rows) == set(rem.store().types.models)
+    assert set(victim.rows) == set(rem.for_user().store.types.models)
 
 
 @pytest.mark.parametrize("caller", CALLERS)
@@ -44,7 +44,7 @@ async def test_nobody_else_reads_or_changes_a_memory(
     caller: str, rem: Rem, settings: Settings, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     victim = await create_victim(rem, settings)
-    await rem.index(everyone=True)
+    await rem.index()
     headers = await make_headers(caller, rem)
     app = create_app(make_settings(caller, settings))
     before = await take_fingerprint(sql, victim)

@@ -88,7 +88,7 @@ async def test_nobody_else_reads_or_changes_a_memory_through_mcp(
     caller: str, rem: Rem, settings: Settings, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     victim = await create_victim(rem, settings)
-    await rem.index(everyone=True)
+    await rem.index()
     before = await take_fingerprint(sql, victim)
     failures: list[str] = []
     address = min(path for _, path in MCP)

@@ -56,8 +56,8 @@ async def test_obedient_model_reads_nothing_of_another_user(
     rem: Rem, settings: Settings, model: ScriptedModel, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     victim = await create_victim(rem, settings)
-    await rem.store().upsert(Resource(name="Onboarding", content=INJECTION))
-    await rem.index(everyone=True)
+    await rem.for_user().store.upsert(Resource(name="Onboarding", content=INJECTION))
+    await rem.index()
     before = await take_fingerprint(sql, victim)
     calls = list_obedient_calls(victim)
 

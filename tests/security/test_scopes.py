@@ -23,7 +23,7 @@ async def test_key_of_the_owner_does_no_more_than_its_scope(
     scope: str, rem: Rem, settings: Settings, sql: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     victim = await create_victim(rem, settings)
-    await rem.index(everyone=True)
+    await rem.index()
     key, _ = await ApiKeys(rem.database).create("narrow", ALICE, "default", role=Role.ADMIN, scopes=[scope])
     app = create_app(make_settings("a key of the owner", settings))
     attacks = [attack for attack in list_attacks(list_routes(app), victim) if attack.path not in CHAT_PATHS]

@@ -18,7 +18,6 @@ from rem.evals.golden_sets import GoldenCase, GoldenSet
 from rem.evals.targets import FunctionTarget
 from rem.ingest.models import FetchedFile
 from rem.jobs.queue import JobQueue
-from rem.memory.card_answers import CARDS_FIELD
 from rem.models import (
     Approval,
     Document,
@@ -29,12 +28,15 @@ from rem.models import (
     Moment,
     Ontology,
     OntologyConfig,
+    Record,
+    RecordKind,
     Resource,
     ToolGap,
     User,
 )
 from rem.models.approval import RiskLevel
 from rem.models.message import Role
+from rem.sessions.card_answers import CARDS_FIELD
 from rem.settings import Settings
 
 ALICE = "alice@example.com"
@@ -108,9 +110,9 @@ async def _store_dream_run(rem: Rem, store: Store) -> UUID:
     """Store a run of dreams over Alice's memory, and return its id."""
     async with rem.database.connection() as connection:
         run_id: UUID = await connection.fetchval(
-            query("dreaming", "begin_run"), store.scope.tenant_id, store.scope.user_id, [NAME], None
+            query("dreams/dreams", "begin_run"), store.scope.tenant_id, store.scope.user_id, [NAME], None
         )
-        await connection.execute(query("dreaming", "end_run"), store.scope.tenant_id, run_id, "failed", {}, SECRET)
+        await connection.execute(query("dreams/dreams", "end_run"), store.scope.tenant_id, run_id, "failed", {}, SECRET)
     return run_id
 
 
@@ -119,14 +121,14 @@ async def _enqueue_job(rem: Rem, store: Store) -> int:
     payload = {"tenant_id": store.scope.tenant_id, "user_id": store.scope.user_id, "note": SECRET}
     async with rem.database.connection() as connection:
         job = await JobQueue(rem.database).enqueue(f"{NAME}-job", payload)
-        await connection.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", job)
+        await connection.execute("UPDATE rem_jobs.jobs SET state = 'dead' WHERE id = $1", job)
     assert job is not None
     return job
 
 
 async def create_victim(rem: Rem, settings: Settings) -> Victim:
     """Store Alice's memory."""
-    store, memory = rem.store(ALICE), rem.memory(ALICE)
+    store, memory = rem.for_user(ALICE).store, rem.for_user(ALICE).sessions
     session = await memory.create_session(
         f"Keep {SECRET}.", {"note": SECRET}, name=f"{NAME} session", description=f"About {SECRET}"
     )
@@ -143,8 +145,10 @@ async def create_victim(rem: Rem, settings: Settings) -> Victim:
         )
     )
     share = await memory.share_session(session.id, "carol@example.com")
-    outcome = await rem.ingester(ALICE, run_id=uuid4()).ingest(
-        FetchedFile(f"file:///{NAME}.md", f"{NAME}.md", f"# {NAME} file\n\nThe word is {SECRET}.".encode())
+    outcome = (
+        await rem.for_user(ALICE)
+        .ingester(run_id=uuid4())
+        .ingest(FetchedFile(f"file:///{NAME}.md", f"{NAME}.md", f"# {NAME} file\n\nThe word is {SECRET}.".encode()))
     )
     (file,) = await store.lookup(str(outcome.key), table="files")
     await AgentCatalog(settings, rem).save(AGENT_YAML, store.scope)
@@ -153,6 +157,9 @@ async def create_victim(rem: Rem, settings: Settings) -> Victim:
     login_id = await _log_in(rem, settings)
     rows: list[Entity] = [
         Resource(name=f"{NAME} note", content=SECRET, graph_edges=[Edge(dst=f"{NAME} entry", rel_type=SECRET)]),
+        Record(
+            kind=RecordKind.ROW, caption=SECRET, headers=[SECRET], values=[SECRET], content=SECRET, source_id=message.id
+        ),
         Moment(name=f"{NAME} moment", summary=SECRET),
         Ontology(name=f"{NAME} entry", content=SECRET, extracted_data={"type": "person", "is": SECRET}),
         OntologyConfig(name=f"{NAME} rule", agent_schema=SECRET),
@@ -177,7 +184,7 @@ async def create_victim(rem: Rem, settings: Settings) -> Victim:
         experiment=await _run_experiment(rem, store),
         dream_run=await _store_dream_run(rem, store),
         job=await _enqueue_job(rem, store),
-        forget_fingerprint=(await rem.plan_forget(f"{NAME} note", user=ALICE, mentions=True)).fingerprint,
+        forget_fingerprint=(await rem.for_user(ALICE).plan_forget(f"{NAME} note", mentions=True)).fingerprint,
         rows={row.entity_type.table: (row.id, str(row.key)) for row in stored},
     )
 

@@ -28,7 +28,7 @@ def test_the_audit_finds_problems_and_fixes_them(
     dream(tab)
 
     async def break_sources(rem: Rem) -> None:
-        user = rem.store(tab.user).scope.user_id
+        user = rem.for_user(tab.user).store.scope.user_id
         async with rem.database.connection() as connection:
             await connection.execute(
                 "DELETE FROM rem.statement_sources o USING rem.statements s "
@@ -91,7 +91,7 @@ def test_a_request_for_approval_is_decided(tab: Tab, with_rem: Callable[..., int
     async def ask(rem: Rem) -> None:
         for flight in ("SK1425", "SK1426"):
             proposal = Proposal("remember", {"text": f"My flight is {flight}."}, f"Keep {flight}.", "Keep it?")
-            await rem.approvals(tab.user).request(proposal, Origin())
+            await rem.for_user(tab.user).approvals.request(proposal, Origin())
 
     with_rem(ask)
     tab.open("/care/approvals")
@@ -106,7 +106,7 @@ def test_a_request_for_approval_is_decided(tab: Tab, with_rem: Callable[..., int
     expect(tab.page.get_by_role("region", name="Decided")).to_contain_text("rejected")
 
     async def count(rem: Rem) -> int:
-        return await rem.store(tab.user).count(Resource)
+        return await rem.for_user(tab.user).store.count(Resource)
 
     assert with_rem(count) == 1
 

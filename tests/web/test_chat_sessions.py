@@ -12,8 +12,8 @@ import httpx2
 from playwright.sync_api import Browser, Response, Route, expect
 
 from rem.app import Rem
-from rem.memory.message import NewMessage
 from rem.models import Role, Session
+from rem.sessions.message import NewMessage
 from rem.settings import PostgresSettings, Settings
 from tests.scripted_model import ScriptedModel, last_text
 from tests.web.browser import Tab
@@ -134,7 +134,7 @@ def test_a_session_of_ten_thousand_messages_opens_at_its_end(tab: Tab, web_dsn: 
         async with Rem.open(Settings(postgres=PostgresSettings(connection_string=web_dsn))) as rem:
             roles = (Role.USER, Role.ASSISTANT)
             messages = [NewMessage(role=roles[number % 2], content=f"Message {number}") for number in range(10_000)]
-            await rem.memory(tab.user or "").append(session_id, messages, create_session=True)
+            await rem.for_user(tab.user or "").sessions.append(session_id, messages, create_session=True)
 
     run_async(store())
     sizes: list[int] = []
@@ -172,7 +172,7 @@ def test_older_messages_appear_when_a_page_begins_inside_a_turn(tab: Tab, web_ds
     async def store() -> None:
         async with Rem.open(Settings(postgres=PostgresSettings(connection_string=web_dsn))) as rem:
             messages = [message for turn in turns for message in turn]
-            await rem.memory(tab.user or "").append(session_id, messages, create_session=True)
+            await rem.for_user(tab.user or "").sessions.append(session_id, messages, create_session=True)
 
     run_async(store())
     tab.open(f"/chat/{session_id}")
@@ -249,7 +249,7 @@ def test_a_draft_survives_another_page_and_another_session(tab: Tab) -> None:
 def test_a_long_list_of_sessions_is_shown_in_parts(tab: Tab, with_rem: Callable[..., None]) -> None:
     async def store(rem: Rem) -> None:
         sessions = [Session(name=f"Session {number}") for number in range(450)]
-        await rem.store(tab.user).upsert_many(sessions)
+        await rem.for_user(tab.user).store.upsert_many(sessions)
 
     with_rem(store)
     tab.open("/chat")

@@ -60,6 +60,29 @@ def test_the_progress_of_an_upload_is_shown_and_it_can_be_cancelled(tab: Tab) ->
     assert httpx2.get(f"{tab.address}/api/v1/files", headers=tab.headers).json()["data"] == []
 
 
+def test_an_upload_waits_while_the_server_takes_no_more_files(tab: Tab, with_rem: Callable[..., None]) -> None:
+    payload = {"tenant_id": "default", "user_id": resolve_user_id(str(tab.user))}
+    ids: list[int | None] = []
+
+    async def fill(rem: Rem) -> None:
+        jobs = JobQueue(rem.database)
+        for _ in range(rem.settings.worker.max_waiting):
+            ids.append(await jobs.enqueue("water-plants", payload, delay=timedelta(days=1)))  # noqa: PERF401
+
+    async def empty(rem: Rem) -> None:
+        await JobQueue(rem.database).cancel([job_id for job_id in ids if job_id is not None])
+
+    with_rem(fill)
+    tab.open("/files")
+    choose(tab, "Choose files", GUIDE)
+    expect(tab.page.get_by_role("list", name="Uploads")).to_contain_text("Waits until other files are read")
+    tab.take_pictures("files-waiting")
+    with_rem(empty)
+    row = tab.page.get_by_role("list", name="Files").get_by_role("listitem")
+    expect(row).to_contain_text("done", timeout=60_000)
+    tab.allow("429")
+
+
 def test_a_file_that_cannot_be_read_says_why_and_is_replaced(tab: Tab) -> None:
     tab.open("/files")
     choose(tab, "Choose files", BROKEN, GUIDE)
@@ -106,7 +129,7 @@ def test_an_address_that_could_not_be_fetched_is_tried_again(tab: Tab, with_rem:
 
     async def store(rem: Rem) -> None:
         failed = File(name="secret.md", uri=address, processing_status=ProcessingStatus.FAILED)
-        await rem.store(str(tab.user)).upsert(failed)
+        await rem.for_user(str(tab.user)).store.upsert(failed)
 
     with_rem(store)
     tab.open("/files")
@@ -122,7 +145,7 @@ def test_a_failed_job_is_retried(tab: Tab, with_rem: Callable[..., None]) -> Non
         payload = {"tenant_id": "default", "user_id": resolve_user_id(str(tab.user))}
         job = await JobQueue(rem.database).enqueue("water-plants", payload, delay=timedelta(days=1))
         async with rem.database.connection() as connection:
-            await connection.execute("UPDATE rem_jobs.pgqueuer SET status = 'failed' WHERE id = $1", job)
+            await connection.execute("UPDATE rem_jobs.jobs SET state = 'dead' WHERE id = $1", job)
 
     with_rem(store)
     tab.open("/files")

@@ -138,7 +138,7 @@ def test_two_thousand_nodes_are_drawn_and_moved(tab: Tab, with_rem: Callable[...
     async def store(rem: Rem) -> None:
         hub = Edge(dst="Hub", rel_type="part_of")
         leaves = [Resource(name=f"Leaf {number}", graph_edges=[hub]) for number in range(MANY - 1)]
-        await rem.store(tab.user).upsert_many([Resource(name="Hub", content="The middle."), *leaves])
+        await rem.for_user(tab.user).store.upsert_many([Resource(name="Hub", content="The middle."), *leaves])
 
     with_rem(store)
     tab.open("/graph?key=hub")

@@ -432,6 +432,7 @@ export const texts = {
     uploads: "Uploads",
     progress: (name: string) => `Upload of ${name}`,
     sent: (percent: number, size: string) => `${percent} % of ${size} sent`,
+    waits: "Waits until other files are read",
     cancel: (name: string) => `Cancel the upload of ${name}`,
     filter: "Status",
     states: { all: "All", pending: "Waiting", failed: "Failed", completed: "Done" },

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rem.api.caller_turns import find_turns
-from rem.api.errors import http_status, make_error_response
+from rem.api.caller_turns import RunningCalls, find_turns
+from rem.api.errors import to_error_response
 from rem.auth.access import CHAT_PATHS, READING_POSTS
+from rem.db.database import taking_turns
+from rem.errors import TooManyChatsError, TooManyQueriesError
 from rem.mcp.http import MCP_PATH
 from rem.query.read_time import to_timeout_error
 
 LIMITED_PREFIX = "/api/v1/"
-LONG_PATHS = (*CHAT_PATHS, MCP_PATH, "/api/v1/query", "/api/v1/embeddings", "/api/v1/files")
+QUERY_PATH = "/api/v1/query"
+LONG_PATHS = (*CHAT_PATHS, MCP_PATH, QUERY_PATH, "/api/v1/embeddings", "/api/v1/files")
 LONG_ENDINGS = ("/run", "/decision", "/actions")
-"""POSTs that wait for a model or a worker. They take their turn, if at all, when they use the database."""
+"""POSTs that wait for a model or a worker. They take a turn each time that they use the database."""
+AGENT_RUN_ENDINGS = ("/run", "/decision")
 
 
 class CallerLimitMiddleware:
-    """Lets each request of the API wait for a turn of its caller, except those that wait for a model.
+    """Lets each request of the API wait for a turn of its caller; one that waits for a model, each use of the database.
 
     It ends a request that only reads after `max_seconds`, if its answer has not begun, and when its client disconnects.
+    It refuses chats, queries and calls of MCP beyond the limit of running ones.
     """
 
     def __init__(self, app: ASGIApp, max_seconds: float) -> None:
@@ -31,8 +37,12 @@ class CallerLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if not _takes_turn(scope):
+        if not _is_limited(scope):
             await self._app(scope, receive, send)
+            return
+        if not _takes_turn(scope):
+            with taking_turns(find_turns(scope)):
+                await self._serve_long(scope, receive, send)
             return
         if not _only_reads(scope):
             async with find_turns(scope):
@@ -51,6 +61,14 @@ class CallerLimitMiddleware:
                 task.cancel()
             await asyncio.wait((work, listener))
 
+    async def _serve_long(self, scope: Scope, receive: Receive, send: Send) -> None:
+        counter = _find_counter(scope)
+        try:
+            with nullcontext() if counter is None else counter.counted(scope):
+                await self._app(scope, receive, send)
+        except (TooManyChatsError, TooManyQueriesError) as error:
+            await to_error_response(error)(scope, receive, send)
+
     async def _serve(self, scope: Scope, exchange: _Exchange) -> None:
         async with find_turns(scope):
             try:
@@ -59,8 +77,7 @@ class CallerLimitMiddleware:
             except TimeoutError:
                 if not exchange.limit.expired():
                     raise
-                error = to_timeout_error(self._max_seconds)
-                response = make_error_response(http_status(error), error.code, str(error))
+                response = to_error_response(to_timeout_error(self._max_seconds))
                 await response(scope, exchange.receive, exchange.send)
 
 
@@ -93,14 +110,34 @@ class _Exchange:
         await self._send(message)
 
 
-def _takes_turn(scope: Scope) -> bool:
-    if scope["type"] != "http" or scope["method"] == "OPTIONS" or not scope["path"].startswith(LIMITED_PREFIX):
+def _is_limited(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] == "OPTIONS":
         return False
+    path: str = scope["path"]
+    return path.startswith(LIMITED_PREFIX) or path in CHAT_PATHS
+
+
+def _takes_turn(scope: Scope) -> bool:
     path: str = scope["path"]
     if scope["method"] == "GET":
         # A GET of MCP is a stream of events.
         return not path.startswith(MCP_PATH)
     return not path.startswith(LONG_PATHS) and not path.endswith(LONG_ENDINGS)
+
+
+def _find_counter(scope: Scope) -> RunningCalls | None:
+    """Return what counts the running requests of this kind; None for those without such a limit."""
+    path: str = scope["path"]
+    if scope["method"] != "POST":
+        return None
+    counter: RunningCalls
+    if path in CHAT_PATHS or path.endswith(AGENT_RUN_ENDINGS):
+        counter = scope["app"].state.running_chats
+        return counter
+    if path == QUERY_PATH or path.rstrip("/") == MCP_PATH:
+        counter = scope["app"].state.running_queries
+        return counter
+    return None
 
 
 def _only_reads(scope: Scope) -> bool:

@@ -12,7 +12,7 @@ from rem.agents.chat import AgentRequest, ClientMessage, ClientTool, ClientToolC
 from rem.api.dependencies import JSON_CONTENT_TYPE_MISSING
 from rem.context import AgentContext
 from rem.errors import InvalidInputError
-from rem.memory.card_answers import CardAnswer
+from rem.sessions.card_answers import CardAnswer
 
 MAX_MESSAGE_CHARS = 2_000_000
 """About 500,000 tokens, more than the context of most models."""
@@ -190,6 +190,9 @@ class ChatRequest(BaseModel):
         default=None, max_length=MAX_TOOLS, description="tools that the agent can call and the client carries out"
     )
     tool_choice: Literal["auto", "none", "required"] | NamedToolChoice | None = None
+    store: bool | None = Field(
+        default=None, strict=True, description="`false`: nothing of the turn is stored; default: a session stores it"
+    )
     user: str | None = Field(default=None, description="passed on to the model; it does not identify the caller")
     n: Literal[1] | None = None
     action_submit: CardAnswer | None = Field(
@@ -260,10 +263,11 @@ class ChatRequest(BaseModel):
         texts = [message.text for message in self.messages if message.role in ("system", "developer")]
         return "\n\n".join(text for text in texts if text.strip()) or None
 
-    def to_agent_request(self, context: AgentContext, text: str, *, is_remembered: bool = True) -> AgentRequest:
+    def to_agent_request(self, context: AgentContext, text: str) -> AgentRequest:
         """Return the request to the agent. `text` is the question, with its recordings transcribed."""
+        is_remembered = self.store is not False
         return AgentRequest(
-            context=context,
+            context=context if is_remembered else context.model_copy(update={"is_transient": True}),
             text=text,
             model=self.model,
             client_history=self.history,

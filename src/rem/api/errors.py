@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -13,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from rem import errors
+import rem.errors as errors
 from rem.text import clean_text
 
 MAX_MESSAGE_CHARS = 4000
@@ -38,8 +39,11 @@ class ErrorResponse(BaseModel):
     error: ErrorBody
 
 
-RETRY_AFTER_SECONDS = 2
-"""A failover of the database takes some seconds."""
+RETRY_AFTER_SECONDS = (2, 6)
+"""A failover of the database takes some seconds, and so do most answers of an agent.
+
+Each client is given another time, because all would come at the same moment.
+"""
 
 STATUS_BY_ERROR: dict[type[errors.RemError], int] = {
     # As OpenAI does; its clients know the code.
@@ -48,6 +52,7 @@ STATUS_BY_ERROR: dict[type[errors.RemError], int] = {
     errors.FileTooLargeError: 413,
     errors.FileUnreadableError: 422,
     errors.QueryTimeoutError: 504,
+    errors.SessionNameError: 422,
     errors.InvalidInputError: 400,
     errors.UnauthorizedError: 401,
     errors.ForbiddenError: 403,
@@ -66,8 +71,11 @@ STATUS_BY_ERROR: dict[type[errors.RemError], int] = {
     # Not a 5xx: clients retry those on their own, and each retry would cost as much again.
     errors.RunLimitError: 422,
     errors.ModelError: 502,
+    errors.QueueFullError: 429,
     errors.ToolFailedError: 502,
     errors.ServerStoppingError: 503,
+    errors.TooManyChatsError: 429,
+    errors.TooManyQueriesError: 429,
     errors.AudioError: 503,
     errors.FetchError: 502,
     errors.MissingExtraError: 503,
@@ -145,12 +153,19 @@ def install_error_handlers(app: FastAPI) -> None:
 
 
 async def _handle_rem_error(_request: Request, error: errors.RemError) -> JSONResponse:
+    return to_error_response(error)
+
+
+def to_error_response(error: errors.RemError) -> JSONResponse:
+    """Return the response for an error of REM."""
     return _to_response(http_status(error), to_error_body(error), _make_retry_headers(error))
 
 
 def _make_retry_headers(error: errors.RemError) -> dict[str, str] | None:
-    if isinstance(error, errors.DatabaseUnavailableError):
-        return {"Retry-After": str(RETRY_AFTER_SECONDS)}
+    if isinstance(error, errors.DatabaseUnavailableError | errors.TooManyChatsError | errors.TooManyQueriesError):
+        return {"Retry-After": str(random.randint(*RETRY_AFTER_SECONDS))}  # noqa: S311
+    if isinstance(error, errors.QueueFullError):
+        return {"Retry-After": str(error.retry_after)}
     # OpenAI's clients would retry on their own, and each retry would store the question again.
     return {"x-should-retry": "false"} if isinstance(error, errors.ModelError | errors.MemoryDisabledError) else None
 
@@ -204,6 +219,8 @@ def _error_details(error: errors.RemError) -> dict[str, Any] | None:
     if isinstance(error, errors.QuerySyntaxError):
         suggestion = error.suggestion and _make_sendable(error.suggestion)
         return {"line": error.line, "column": error.column, "suggestion": suggestion}
+    if isinstance(error, errors.QueueFullError):
+        return {"retry_after": error.retry_after}
     return None
 
 

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rem.auth.access import AUTH_PATH
 from rem.auth.authenticator import MAX_CREDENTIAL_CHARS
-from rem.auth.cookies import read_cookie
+from rem.auth.headers import read_cookie
 from rem.auth.signing import Purpose
 from rem.errors import UnauthorizedError
 
@@ -44,7 +44,7 @@ class HandshakeMiddleware:
 
 
 def _read(authenticator: Authenticator, header: str) -> dict[str, Any]:
-    value = read_cookie(header, COOKIE)
+    value = read_cookie(header, authenticator.name_cookie(COOKIE))
     if not value or len(value) > MAX_CREDENTIAL_CHARS:
         return {}
     try:
@@ -57,10 +57,14 @@ def _read(authenticator: Authenticator, header: str) -> dict[str, Any]:
 
 def _write(authenticator: Authenticator, session: dict[str, Any]) -> str:
     value = authenticator.signer.sign(Purpose.HANDSHAKE, {"data": session}, LIFETIME_SECONDS) if session else ""
-    return make_cookie(COOKIE, value, LIFETIME_SECONDS if session else 0, f"{AUTH_PATH}", authenticator.is_secure)
+    return make_cookie(authenticator, COOKIE, value, LIFETIME_SECONDS if session else 0, AUTH_PATH)
 
 
-def make_cookie(name: str, value: str, seconds: int, path: str, is_secure: bool) -> str:
-    """Return a Set-Cookie header for a cookie that scripts cannot read and other sites do not send."""
-    parts = [f"{name}={value}", f"Path={path}", f"Max-Age={seconds}", "HttpOnly", "SameSite=Lax"]
-    return "; ".join([*parts, "Secure"] if is_secure else parts)
+def make_cookie(authenticator: Authenticator, name: str, value: str, seconds: int, path: str = "/") -> str:
+    """Return a Set-Cookie header for a cookie that scripts cannot read and other sites do not send.
+
+    Over HTTPS its path is that of the whole host: browsers demand it for the prefix of its name.
+    """
+    path = "/" if authenticator.is_secure else path
+    parts = [f"{authenticator.name_cookie(name)}={value}", f"Path={path}", f"Max-Age={seconds}"]
+    return "; ".join([*parts, "HttpOnly", "SameSite=Lax", *(["Secure"] if authenticator.is_secure else [])])

@@ -14,6 +14,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from fastmcp.server.dependencies import get_http_request
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute
@@ -23,7 +24,7 @@ from rem.agents.service import Agents
 from rem.api.audit import AuditMiddleware, RefusalAuditMiddleware
 from rem.api.authentication import AuthMiddleware
 from rem.api.caller_limits import CallerLimitMiddleware
-from rem.api.caller_turns import CallerTurns
+from rem.api.caller_turns import CallerTurns, RunningCalls, SearchTurnMiddleware, limit_chats, limit_queries
 from rem.api.errors import install_error_handlers
 from rem.api.handshake import HandshakeMiddleware
 from rem.api.metrics import MetricsMiddleware, make_metrics_route
@@ -41,6 +42,7 @@ from rem.api.routes import (
     admin,
     agents,
     approvals,
+    ask,
     auth,
     chat,
     dreams,
@@ -71,12 +73,12 @@ from rem.auth.authenticator import Authenticator
 from rem.auth.production import check_auth_settings
 from rem.auth.providers import LoginProviders
 from rem.context import AgentContext
+from rem.jobs.worker import run_in_process_worker
 from rem.mcp.http import mount_mcp
 from rem.metrics import enable_metrics
 from rem.rate_limits import RateLimiter
 from rem.settings import Settings, get_settings
 from rem.tools.env import ToolEnv
-from rem.worker.in_process import run_in_process_worker
 
 DESCRIPTION = """A memory for AI agents: documents, knowledge and events under keys that people can read.
 
@@ -107,12 +109,14 @@ TAGS: list[dict[str, Any]] = [
 SLOW_MODULES = (
     "numpy",
     "genai_prices.data",
-    "rem.dreaming.dreamer",
-    "rem.dreaming.entities.dream",
-    "rem.dreaming.moments.dream",
-    "rem.dreaming.affinity",
-    "rem.dreaming.ontology.dream",
-    "rem.dreaming.profiles.dream",
+    "key_value.aio.adapters.pydantic",
+    "key_value.aio.stores.memory",
+    "rem.dreams.dreamer",
+    "rem.dreams.entities.dream",
+    "rem.dreams.moments.dream",
+    "rem.dreams.affinity",
+    "rem.dreams.ontology.dream",
+    "rem.dreams.profiles.dream",
     "rem.ingest.readers.dispatch",
     "rem.ingest.readers.documents",
     "rem.ingest.readers.html",
@@ -146,6 +150,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.is_only_app = False
     app.state.caller_turns = CallerTurns(max(1, settings.postgres.pool_max_size // 2))
+    app.state.running_chats = limit_chats(settings.api.max_chats_per_caller)
+    app.state.running_queries = limit_queries(settings.api.max_queries_per_caller)
     app.state.trusts_headers = not settings.auth.enabled
     app.state.authenticator = Authenticator(settings, None)
     app.state.login_providers = LoginProviders(settings.auth) if settings.auth.has_login else None
@@ -167,6 +173,7 @@ def _include_routes(app: FastAPI) -> None:
         partial(_make_mcp_env, app),
         allowed_hosts=app.state.settings.api.allowed_hosts,
         allowed_origins=app.state.settings.api.cors_origins,
+        middleware=[SearchTurnMiddleware(app.state.caller_turns)],
     )
 
 
@@ -175,7 +182,7 @@ def _build_routes() -> list[BaseRoute]:
     """Return the routes of the API. They know no application, so they are built once: that takes 0.2 s."""
     builder = FastAPI(openapi_url=None, generate_unique_id_function=_operation_id)
     openai_routers = [chat.router, responses.router, embeddings.router, models.router]
-    routers = [*openai_routers, query.router, sessions.router, messages.router, feedback.router]
+    routers = [*openai_routers, query.router, ask.router, sessions.router, messages.router, feedback.router]
     routers += [approvals.router, moments.router, files.router, agents.router, tool_gaps.router, entities.router]
     routers += [graph.router, statements.router, dreams.router, forget.router, admin.router]
     routers += [jobs.router, profile.router, sample.router]
@@ -196,7 +203,8 @@ async def _make_mcp_env(app: FastAPI, context: AgentContext) -> ToolEnv:
     rem: Rem | None = app.state.rem
     context = context if rem is None else await rem.resolve_session(context)
     env: ToolEnv = app.state.agents.env_with_delegate(context)
-    return env
+    chats: RunningCalls = app.state.running_chats
+    return chats.count_agents(env, get_http_request().scope)
 
 
 def _build_middleware(settings: Settings) -> list[Middleware]:
@@ -254,7 +262,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with _open_memory(settings) as rem:
             app.state.rem = rem
             app.state.authenticator = Authenticator(settings, rem.database if rem else None)
-            app.state.agents = Agents(rem, settings)
+            app.state.agents = Agents(None, settings) if rem is None else rem.agents
             app.state.rate_limiter = _make_rate_limiter(rem, settings)
             app.state.audit_log = rem.audit_log if rem is not None and rem.audit_log.is_enabled else None
             await app.state.agents.warm_up()
@@ -262,12 +270,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             if app.state.is_only_app:
                 _shorten_pauses()
             try:
-                async with run_in_process_worker(rem, app.state.agents, settings):
+                async with run_in_process_worker(rem, settings):
                     yield
             finally:
                 await importing
                 if app.state.rate_limiter is not None:
                     await app.state.rate_limiter.close()
+                # The audit log is still being written while the last answers are stored.
                 await app.state.agents.close()
 
 

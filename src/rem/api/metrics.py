@@ -25,7 +25,6 @@ from rem.api.middleware import get_path_template
 from rem.auth.access import METRICS_PATH
 from rem.db.sql import query
 from rem.errors import RemError
-from rem.jobs.job import STATE_BY_STATUS
 from rem.metrics import HTTP_IN_PROGRESS, HTTP_REQUESTS, HTTP_SECONDS, POOL_CONNECTIONS, POOL_SIZE
 
 if TYPE_CHECKING:
@@ -108,18 +107,18 @@ async def read_database_state(rem: Rem) -> DatabaseState:
     """Read the state of the database of all tenants. Return one that is not up if that fails."""
     try:
         async with rem.database.connection() as connection:
-            jobs = await connection.fetch(query("metrics", "jobs"))
-            ended = await connection.fetch(query("metrics", "ended_jobs"))
-            dreams = await connection.fetch(query("metrics", "dream_runs"))
-            backlog = await connection.fetchrow(query("passages", "backlog"), None, None)
-            server = await connection.fetchrow(query("metrics", "server"))
+            jobs = await connection.fetch(query("api/metrics", "jobs"))
+            ended = await connection.fetch(query("api/metrics", "ended_jobs"))
+            dreams = await connection.fetch(query("api/metrics", "dream_runs"))
+            backlog = await connection.fetchrow(query("search/passages", "backlog"), None, None)
+            server = await connection.fetchrow(query("api/metrics", "server"))
     except RemError:
         return DatabaseState()
     assert backlog is not None  # noqa: S101  # one row, always
     assert server is not None  # noqa: S101
     return DatabaseState(
         True,
-        [(kind, STATE_BY_STATUS[status], number, wait) for kind, status, number, wait in jobs],
+        [tuple(row) for row in jobs],
         [tuple(row) for row in ended],
         [tuple(row) for row in dreams],
         *backlog,

@@ -16,7 +16,6 @@ from rem.fair_map import map_fairly
 T = TypeVar("T")
 JSON = "application/json"
 MIN_PART_BYTES = 100_000
-STAGES_FIELD = "stages"
 
 
 class Page(BaseModel, Generic[T]):
@@ -53,25 +52,15 @@ async def _get_window(
 async def make_rows_response(
     fields: Mapping[str, Any], rows_field: str, to_values: Callable[[Any], Any] = lambda row: row
 ) -> Response:
-    """Return an answer with many rows, written row by row: other requests are served meanwhile.
-
-    The rows are in `rows_field`; the stages of a plan have rows of their own, in the field of the same name.
-    """
-    return _PartsResponse(await _write_fields(fields, rows_field, to_values))
-
-
-async def _write_fields(fields: Mapping[str, Any], rows_field: str, to_values: Callable[[Any], Any]) -> list[bytes]:
-    """Return the parts of a JSON object."""
+    """Return an answer with many rows in `rows_field`, written row by row: other requests are served meanwhile."""
     parts: list[bytes] = []
     for name, value in fields.items():
         parts += (b"," if parts else b"{", _write(name), b":")
         if name == rows_field:
             parts += _list(await map_fairly(lambda row: (_write(to_values(row)),), value))
-        elif name == STAGES_FIELD:
-            parts += _list([await _write_fields(stage, rows_field, to_values) for stage in value])
         else:
             parts.append(_write(value))
-    return [*parts, b"}"]
+    return _PartsResponse([*parts, b"}"])
 
 
 def _write(value: Any) -> bytes:

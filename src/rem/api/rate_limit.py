@@ -54,7 +54,7 @@ class RateLimitMiddleware:
             await self._app(scope, receive, send)
             return
         scope.setdefault("state", {})[_IS_COUNTED] = True
-        identity: Identity | None = scope["state"].get("user")
+        identity = _get_proven(scope)
         tier = Tier.ANONYMOUS if identity is None else identity.tier
         allowance = await limiter.count(find_caller(identity, scope), tier)
         if allowance is None:
@@ -106,6 +106,15 @@ def _get_limiter(scope: Scope) -> RateLimiter | None:
     if scope["type"] != "http" or scope["path"] in _UNCOUNTED_PATHS or is_web(scope["path"]):
         return None
     return getattr(scope["app"].state, "rate_limiter", None)
+
+
+def _get_proven(scope: Scope) -> Identity | None:
+    """Return the caller of a request; None if it did not prove who it is.
+
+    Without authentication anyone can name another user or tenant in each request, and would get their allowances, too.
+    """
+    identity: Identity | None = scope["state"].get("user")
+    return identity if identity is not None and identity.is_authenticated else None
 
 
 def _add_headers(send: Send, allowance: Allowance) -> Send:

@@ -24,7 +24,7 @@ SINGLE_HEADERS = frozenset(
 MAX_PARAMETERS = 1000
 """Parameters in an address. More take long to parse, and no other request is served meanwhile."""
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
-_HOST = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]*))(?::(?P<port>[0-9]{0,5}))?\Z")
+_HOST = re.compile(r"\A(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]*))(?::(?P<port>[0-9]{0,5}))?\Z")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 

@@ -135,7 +135,9 @@ class ResponsesRequest(BaseModel):
     previous_response_id: str | None = Field(
         default=None, max_length=200, description="the response whose session goes on"
     )
-    store: bool = Field(default=True, description="store the turn in a session")
+    store: bool | None = Field(
+        default=None, strict=True, description="`false`: nothing of the turn is stored; default: a session stores it"
+    )
     stream: bool = False
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, ge=0, le=1)
@@ -179,6 +181,7 @@ class ResponsesRequest(BaseModel):
             "response_format": self._make_format(),
             "tools": self._make_tools(),
             "tool_choice": self._make_choice(),
+            "store": self.store,
             "user": self.user,
         }
         try:

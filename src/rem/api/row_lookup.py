@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Annotated, TypeAlias, TypeVar
 from uuid import UUID
+
+from fastapi import Query
 
 from rem.audit.entry import note_row
 from rem.context import parse_uuid
@@ -12,6 +15,7 @@ from rem.errors import ConflictError, NotFoundError
 from rem.models import Entity
 
 T = TypeVar("T", bound=Entity)
+EraseOption: TypeAlias = Annotated[bool, Query(description="Erase it for good, even if it was deleted before.")]
 
 
 async def find_row(store: Store, model: type[T], name: str) -> T:
@@ -41,6 +45,24 @@ async def find_own_row(store: Store, model: type[T], name: str) -> T:
             f"{row.key or row.id} is shared in the workspace and not yours: you can read it, and store one of your own."
         )
     return row
+
+
+async def delete_row(
+    store: Store, model: type[T], name: str, *, erase: bool, check: Callable[[T], None] = lambda _row: None
+) -> None:
+    """Delete the scope's own row whose id or key is `name`; with `erase` for good, even if it was deleted before.
+
+    `check` may refuse the row that was found, by raising an error.
+    """
+    async with store.transaction() as transaction:
+        try:
+            row = await find_own_row(transaction, model, name)
+        except NotFoundError:
+            if not erase:
+                raise
+            row = await find_deleted_row(transaction, model, name)
+        check(row)
+        await (transaction.erase(row) if erase else transaction.delete(row))
 
 
 async def find_deleted_row(store: Store, model: type[T], name: str) -> T:

@@ -39,6 +39,11 @@ UNKNOWN_CONFIDENCE = 0.5
 """The confidence of an agent that noted none."""
 EXPIRED_OUTCOME = "Nobody decided in time: nothing was done."
 LOST_OUTCOME = "It began and did not report its end: check whether it took effect. REM does not repeat it."
+NEVER_BEGUN_OUTCOME = "It was approved and never began: nothing was done."
+
+
+class AlreadyBegunError(ConflictError):
+    """This was carried out before, or is being carried out. It is done only once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ class Approvals:
             stored = await store.upsert(approval)
             if origin.run is not None:
                 run = self._seal(stored.id, origin.run)
-                await connection.execute(query("approvals", "save_run"), *self._owner, stored.id, run)
+                await connection.execute(query("approvals/approvals", "save_run"), *self._owner, stored.id, run)
         return stored
 
     def _seal(self, approval_id: UUID, run: str) -> str:
@@ -134,7 +139,7 @@ class Approvals:
         return await self._store.find(Approval, where, limit=limit, offset=offset)
 
     async def get(self, reference: str | UUID) -> Approval:
-        """Return the request with an id, or the pending one whose id begins so. Raise NotFoundError if there is none.
+        """Return the request with an id, or the open one whose id begins so. Raise NotFoundError if there is none.
 
         A request of another owner is not found, either.
         """
@@ -151,20 +156,22 @@ class Approvals:
         return [await self.get(request_id) for request_id in await self._find_pending_ids(session_id)]
 
     async def find_just_shown(self, session_id: UUID) -> Approval | None:
-        """Return the session's latest request, if the user has said nothing in the session since."""
-        pending = await self._find_pending_ids(session_id)
-        if not pending:
+        """Return the session's latest open request, if the user has said nothing in the session since."""
+        found = await self._find_pending_ids(session_id, can_resume=True)
+        if not found:
             return None
-        latest = await self.get(pending[0])
+        latest = await self.get(found[0])
         async with self._database.connection() as connection:
-            statement = query("approvals", "has_later_message")
+            statement = query("approvals/approvals", "has_later_message")
             is_stale = await connection.fetchval(statement, *self._owner, session_id, latest.created_at)
         return None if is_stale else latest
 
     async def load_run(self, approval: Approval) -> str | None:
         """Return the run that waits for a decision, as JSON; None if none does."""
         async with self._database.connection() as connection:
-            state: str | None = await connection.fetchval(query("approvals", "load_run"), *self._owner, approval.id)
+            state: str | None = await connection.fetchval(
+                query("approvals/approvals", "load_run"), *self._owner, approval.id
+            )
         return state
 
     async def require_open(self, approval: Approval) -> None:
@@ -175,11 +182,15 @@ class Approvals:
                 await self.close(connection, approval.id, ApprovalStatus.EXPIRED, None, EXPIRED_OUTCOME)
         require_open(row, can_resume=True)
 
-    async def approve(self, approval: Approval, *, by: str, parameters: Mapping[str, Any] | None = None) -> None:
-        """Record that the user approves, with edited arguments if they are given.
+    async def approve(
+        self, approval: Approval, *, by: str, parameters: Mapping[str, Any] | None = None
+    ) -> Mapping[str, Any]:
+        """Record that the user approves, with edited arguments if they are given. Return the recorded arguments.
 
-        A request that was approved and has not begun can be approved again: the process that should have carried it out
-        is gone. Raise ConflictError if it was decided otherwise, has begun, or if its time is over.
+        Carry out only what this returns: `approval` may have been read before another process recorded its decision.
+        A request that was approved and has not begun can be approved again, with the same arguments or none: the
+        process that should have carried it out is gone. Raise ConflictError if it was decided otherwise, has begun, or
+        if its time is over.
         """
         async with self._database.transaction() as inside, inside.connection() as connection:
             row = await self.lock(connection, approval.id)
@@ -187,9 +198,15 @@ class Approvals:
                 await self.close(connection, approval.id, ApprovalStatus.EXPIRED, None, EXPIRED_OUTCOME)
             elif row["status"] == ApprovalStatus.PENDING:
                 edited = None if parameters is None else self._seal_parameters(approval.id, parameters)
-                await connection.execute(query("approvals", "approve"), *self._owner, approval.id, by, edited)
+                await connection.execute(query("approvals/approvals", "approve"), *self._owner, approval.id, by, edited)
                 _note_decision(approval.id)
         require_open(row, can_resume=True)
+        recorded: Mapping[str, Any] = row["parameters"]
+        if parameters is None or parameters == recorded:
+            return recorded
+        if row["status"] == ApprovalStatus.APPROVED:
+            raise ConflictError("This was approved before, with other arguments. Those count: approve it without any.")
+        return parameters
 
     async def reject(self, approval: Approval, *, by: str, reason: str | None = None) -> None:
         """Record that the user rejects. Raise ConflictError if the request was decided before or its time is over."""
@@ -205,14 +222,16 @@ class Approvals:
     async def executing(self, approval_id: UUID) -> AsyncIterator[None]:
         """Claim an approved action for the block, which carries it out, and record its end.
 
-        Raise ConflictError if it has begun before. A process that dies inside of the block leaves it `running`; then
-        nothing repeats it, because nobody knows how far it came.
+        Raise AlreadyBegunError if it has begun before. A process that dies inside of the block leaves it `running`;
+        then nothing repeats it, because nobody knows how far it came.
         """
         async with self._database.transaction() as inside, inside.connection() as connection:
-            claimed = await connection.fetchval(query("approvals", "begin_execution"), *self._owner, approval_id)
-            await connection.execute(query("approvals", "delete_run"), *self._owner, approval_id)
+            claimed = await connection.fetchval(
+                query("approvals/approvals", "begin_execution"), *self._owner, approval_id
+            )
+            await connection.execute(query("approvals/approvals", "delete_run"), *self._owner, approval_id)
         if claimed is None:
-            raise ConflictError("This was carried out before, or is being carried out. It is done only once.")
+            raise AlreadyBegunError
         try:
             yield
         except Exception as error:
@@ -226,7 +245,7 @@ class Approvals:
 
     async def lock(self, connection: Connection, approval_id: UUID) -> Mapping[str, Any]:
         """Lock a request until the end of the transaction, and return its state. Raise NotFoundError if it is gone."""
-        row = await connection.fetchrow(query("approvals", "lock"), *self._owner, approval_id)
+        row = await connection.fetchrow(query("approvals/approvals", "lock"), *self._owner, approval_id)
         if row is None:
             raise NotFoundError(f"There is no request for approval {approval_id}.")
         return dict(row)
@@ -236,39 +255,41 @@ class Approvals:
     ) -> None:
         """End a request without its action, inside of a transaction."""
         values = status.value, by, outcome, KEPT_DAYS
-        await connection.execute(query("approvals", "close"), *self._owner, approval_id, *values)
-        await connection.execute(query("approvals", "delete_run"), *self._owner, approval_id)
+        await connection.execute(query("approvals/approvals", "close"), *self._owner, approval_id, *values)
+        await connection.execute(query("approvals/approvals", "delete_run"), *self._owner, approval_id)
 
     async def complete(self, connection: Connection, approval_id: UUID, *, by: str, outcome: str) -> None:
         """Record in the transaction of an action that it was approved and carried out: all of it happens, or nothing.
 
         Lock the request first.
         """
-        await connection.execute(query("approvals", "approve"), *self._owner, approval_id, by, None)
+        await connection.execute(query("approvals/approvals", "approve"), *self._owner, approval_id, by, None)
         _note_decision(approval_id)
-        await connection.execute(query("approvals", "begin_execution"), *self._owner, approval_id)
+        await connection.execute(query("approvals/approvals", "begin_execution"), *self._owner, approval_id)
         await connection.execute(
-            query("approvals", "end_execution"),
+            query("approvals/approvals", "end_execution"),
             *self._owner,
             approval_id,
             Execution.DONE.value,
             outcome,
             KEPT_DAYS,
         )
-        await connection.execute(query("approvals", "delete_run"), *self._owner, approval_id)
+        await connection.execute(query("approvals/approvals", "delete_run"), *self._owner, approval_id)
 
     @property
     def _owner(self) -> tuple[str, str | None]:
         return self._store.scope.tenant_id, self._store.scope.user_id
 
-    async def _find_pending_ids(self, session_id: UUID | None) -> Sequence[UUID]:
+    async def _find_pending_ids(self, session_id: UUID | None, *, can_resume: bool = False) -> Sequence[UUID]:
+        """Return the ids of requests that can be decided; with `can_resume`, also of approved ones that never began."""
         async with self._database.connection() as connection:
-            rows = await connection.fetch(query("approvals", "pending"), *self._owner, session_id)
+            rows = await connection.fetch(query("approvals/approvals", "pending"), *self._owner, session_id, can_resume)
         return [row["id"] for row in rows]
 
     async def _get_by_code(self, code: str) -> Approval:
         plain = code.strip().lower().replace("-", "")
-        found = [request_id for request_id in await self._find_pending_ids(None) if request_id.hex.startswith(plain)]
+        open_ids = await self._find_pending_ids(None, can_resume=True)
+        found = [request_id for request_id in open_ids if request_id.hex.startswith(plain)]
         if len(plain) < CODE_CHARS or not found:
             raise nothing_waits(code)
         if len(found) > 1:
@@ -278,14 +299,14 @@ class Approvals:
     async def _end_execution(self, approval_id: UUID, execution: Execution, outcome: str) -> None:
         async with self._database.connection() as connection:
             values = execution.value, outcome, KEPT_DAYS
-            await connection.execute(query("approvals", "end_execution"), *self._owner, approval_id, *values)
+            await connection.execute(query("approvals/approvals", "end_execution"), *self._owner, approval_id, *values)
 
 
 async def drop_stale_requests(database: Database) -> int:
     """End the requests of all owners that nobody decided in time, mark lost actions, and return their number."""
     async with database.connection() as connection:
-        statement = query("approvals", "drop_stale")
-        row = await connection.fetchrow(statement, EXPIRED_OUTCOME, LOST_OUTCOME, KEPT_DAYS)
+        statement = query("approvals/approvals", "drop_stale")
+        row = await connection.fetchrow(statement, EXPIRED_OUTCOME, LOST_OUTCOME, KEPT_DAYS, NEVER_BEGUN_OUTCOME)
     return int(row["overdue"]) + int(row["lost"]) if row else 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from rem.context import DEFAULT_TENANT, parse_uuid
+from rem.models.results import Result
 
 MAX_TARGETS = 50
 """Targets of one entry. A query may return a thousand rows."""
@@ -132,13 +133,6 @@ def note_row(table: str, row: UUID | str) -> None:
         entry.add_target(table, row)
 
 
-def note_subject(user_id: str) -> None:
-    """Name the other user whom the running request is about."""
-    entry = _current.get()
-    if entry is not None:
-        entry.subject = user_id
-
-
 def note_actor(user_id: str, tenant_id: str) -> None:
     """Name the user who has just logged in: when the running request began, nobody was known."""
     entry = _current.get()
@@ -162,13 +156,11 @@ def note_tool(name: str, *, is_read_only: bool) -> None:
             note_action(Action.WRITE)
 
 
-def note_results(query_type: str, results: Iterable[Mapping[str, Any]]) -> None:
+def note_results(result: Result) -> None:
     """Add the rows that a query has returned. Rows of the SQL verb have no table, so only the verb is noted."""
     entry = _current.get()
     if entry is None:
         return
-    entry.tools.add(query_type)
-    for row in results:
-        table, record = row.get("table"), row.get("record")
-        if isinstance(table, str) and isinstance(record, Mapping) and "id" in record:
-            entry.add_target(table, str(record["id"]))
+    entry.tools.add(result.verb)
+    for hit in result.hits:
+        entry.add_target(hit.table, hit.id)

@@ -73,7 +73,7 @@ class AuditLog:
     async def record_in(self, connection: Connection, entry: AuditEntry) -> None:
         """Write an entry in the transaction of a connection."""
         if self.is_enabled:
-            await connection.execute(query("audit", "insert"), [entry.as_record()])
+            await connection.execute(query("audit/audit", "insert"), [entry.as_record()])
 
     async def flush(self) -> None:
         """Write all waiting entries."""
@@ -113,7 +113,7 @@ class AuditLog:
 
     async def _write(self, entries: Sequence[AuditEntry]) -> None:
         async with self._database.connection() as connection:
-            await connection.execute(query("audit", "insert"), [entry.as_record() for entry in entries])
+            await connection.execute(query("audit/audit", "insert"), [entry.as_record() for entry in entries])
 
     async def find(
         self, tenant_id: str, wanted: AuditFilter, *, limit: int = 100, offset: int = 0
@@ -127,7 +127,7 @@ class AuditLog:
         }
         async with self._database.connection() as connection:
             rows = await connection.fetch(
-                query("audit", "find"),
+                query("audit/audit", "find"),
                 tenant_id,
                 wanted.actor,
                 wanted.action,
@@ -146,8 +146,8 @@ class AuditLog:
             return 0
         before = datetime.now(UTC) - timedelta(days=self._retention_days)
         async with self._database.transaction() as inside, inside.connection() as connection:
-            await connection.execute(query("audit", "allow_change"), "DELETE")
-            status = await connection.execute(query("audit", "prune"), before)
+            await connection.execute(query("audit/audit", "allow_change"), "DELETE")
+            status = await connection.execute(query("audit/audit", "prune"), before)
         return int(status.rpartition(" ")[2])
 
 
@@ -158,6 +158,6 @@ async def pseudonymize_user(connection: Connection, tenant_id: str, user_id: str
     """
     if not connection.is_in_transaction():
         raise DatabaseUnavailableError("The audit log can be changed only inside of a transaction.")
-    await connection.execute(query("audit", "allow_change"), "UPDATE")
-    await connection.execute(query("audit", "pseudonymize"), tenant_id, user_id, pseudonym)
-    await connection.execute(query("audit", "allow_change"), "")
+    await connection.execute(query("audit/audit", "allow_change"), "UPDATE")
+    await connection.execute(query("audit/audit", "pseudonymize"), tenant_id, user_id, pseudonym)
+    await connection.execute(query("audit/audit", "allow_change"), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -102,7 +102,7 @@ class ApiKeys:
         values = (uuid4(), scope.tenant_id, scope.user_id, user.strip() if user and "@" in user else None, name, prefix)
         async with self._database.connection() as connection:
             row = await connection.fetchrow(
-                query("auth", "add_key"), *values, hash_secret(key), role, tier, sorted(chosen), expires_at
+                query("auth/auth", "add_key"), *values, hash_secret(key), role, tier, sorted(chosen), expires_at
             )
         return key, ApiKey.from_row(_require(row))
 
@@ -110,7 +110,9 @@ class ApiKeys:
         """Return keys, newest first: of a user, of a tenant, or all."""
         user_id = None if user is None else resolve_user_id(user)
         async with self._database.connection() as connection:
-            return [ApiKey.from_row(row) for row in await connection.fetch(query("auth", "list_keys"), tenant, user_id)]
+            return [
+                ApiKey.from_row(row) for row in await connection.fetch(query("auth/auth", "list_keys"), tenant, user_id)
+            ]
 
     async def revoke(self, id_or_prefix: str, user: str | None = None, tenant: str | None = None) -> ApiKey:
         """Revoke a key, given by its id or prefix. Raise NotFoundError if there is none, or it is another user's."""
@@ -118,28 +120,29 @@ class ApiKeys:
         if not id_or_prefix.isprintable():
             raise NotFoundError("There is no such key.")
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(query("auth", "revoke_key"), id_or_prefix.lower(), tenant, user_id)
+            row = await connection.fetchrow(query("auth/auth", "revoke_key"), id_or_prefix.lower(), tenant, user_id)
         return ApiKey.from_row(_require(row))
 
-    async def identify(self, key: str) -> tuple[Identity, float | None]:
+    async def identify(self, key: str, administrators: Collection[str] = ()) -> tuple[Identity, float | None]:
         """Return the caller that a key proves, and when it expires. Raise UnauthorizedError if it is not valid.
 
+        `administrators` are the ids of users whose accounts have the role admin, whatever role is stored.
         The row is found by the prefix, which is no secret; the hash is compared in constant time.
         """
         match = _KEY.match(key)
         if match is None:
             raise UnauthorizedError("The API key is not valid.")
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(query("auth", "key_identity"), match[1])
+            row = await connection.fetchrow(query("auth/auth", "key_identity"), match[1])
             is_same = hmac.compare_digest(_NO_HASH if row is None else row["key_hash"], hash_secret(key))
             if row is None or not is_same:
                 raise UnauthorizedError("The API key is not valid, has expired, or was revoked.")
             if row["is_stale"]:
-                await connection.execute(query("auth", "touch_key"), row["id"])
+                await connection.execute(query("auth/auth", "touch_key"), row["id"])
         identity = Identity(
             row["user_id"],
             row["tenant_id"],
-            Role(row["role"]),
+            Role.ADMIN if row["has_role_of_account"] and row["user_id"] in administrators else Role(row["role"]),
             Tier(row["tier"]),
             row["email"],
             row["name"],

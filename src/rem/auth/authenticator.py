@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -10,12 +11,10 @@ from hashlib import sha256
 from typing import Literal
 from uuid import UUID
 
-from rem.auth.accounts import Accounts
+from rem.auth.accounts import Accounts, list_administrators
 from rem.auth.api_keys import KEY_PREFIX, ApiKeys
-from rem.auth.cookies import read_cookie
-from rem.auth.dev_token import DEV_PREFIX, is_dev_token, make_dev_identity
-from rem.auth.headers import apply_headers, trust_headers
-from rem.auth.identity import Identity, make_anonymous
+from rem.auth.headers import apply_headers, read_cookie, trust_headers
+from rem.auth.identity import Identity, Role, Tier, make_anonymous
 from rem.auth.logins import Logins
 from rem.auth.signing import Purpose, Signer
 from rem.db.database import Database
@@ -28,6 +27,11 @@ CACHE_SECONDS = 5.0
 MAX_CACHED_IDENTITIES = 10_000
 MAX_CREDENTIAL_CHARS = 8192
 SESSION_COOKIE = "rem_session"
+HOST_PREFIX = "__Host-"
+DEV_PREFIX = "dev_"
+DEV_USER_ID = "test-user"
+DEV_EMAIL = "test@rem.local"
+DEV_NAME = "Test User"
 
 
 class IdentityCache:
@@ -60,6 +64,7 @@ class Authenticator:
     def __init__(self, settings: Settings, database: Database | None) -> None:
         self._settings = settings
         self._database = database
+        self._administrators = list_administrators(settings.auth)
         self.cache = IdentityCache()
 
     @cached_property
@@ -91,8 +96,15 @@ class Authenticator:
 
     @property
     def cookie_name(self) -> str:
-        """The name of the session cookie. Browsers accept the prefix only from HTTPS, for exactly this host."""
-        return f"__Host-{SESSION_COOKIE}" if self.is_secure else SESSION_COOKIE
+        """The name of the session cookie."""
+        return self.name_cookie(SESSION_COOKIE)
+
+    def name_cookie(self, name: str) -> str:
+        """Return the whole name of a cookie.
+
+        Browsers accept the prefix only from HTTPS, for exactly this host: no other host of the domain can plant one.
+        """
+        return f"{HOST_PREFIX}{name}" if self.is_secure else name
 
     @property
     def is_secure(self) -> bool:
@@ -116,7 +128,7 @@ class Authenticator:
             return True
         name = "is_key_valid" if identity.method == "api_key" else "is_login_valid"
         async with self.database.connection() as connection:
-            return bool(await connection.fetchval(query("auth", name), UUID(identity.credential_id)))
+            return bool(await connection.fetchval(query("auth/auth", name), UUID(identity.credential_id)))
 
     async def _identify(self, headers: Mapping[str, str]) -> Identity | None:
         token = _get_bearer(headers)
@@ -146,7 +158,7 @@ class Authenticator:
     async def _check_key(self, key: str) -> Identity:
         identity = self.cache.get(key)
         if identity is None:
-            identity, expires_at = await self.keys.identify(key)
+            identity, expires_at = await self.keys.identify(key, self._administrators)
             self.cache.put(key, identity, expires_at)
         return identity
 
@@ -176,3 +188,18 @@ def _get_bearer(headers: Mapping[str, str]) -> str | None:
 
 def _hash(credential: str) -> bytes:
     return sha256(credential.encode(errors="replace")).digest()
+
+
+def make_dev_token(signer: Signer) -> str:
+    """Return the development token. It is the same as long as the secret is."""
+    return DEV_PREFIX + signer.digest("development token")[:32]
+
+
+def is_dev_token(signer: Signer, token: str) -> bool:
+    """Return True if a text is the development token."""
+    return hmac.compare_digest(make_dev_token(signer).encode(), token.encode(errors="replace"))
+
+
+def make_dev_identity(tenant_id: str) -> Identity:
+    """Return the test user, who is an administrator of the tier pro."""
+    return Identity(DEV_USER_ID, tenant_id, Role.ADMIN, Tier.PRO, DEV_EMAIL, DEV_NAME, method="dev")

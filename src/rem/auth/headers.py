@@ -1,4 +1,4 @@
-"""The rules for X-User-Id and X-Tenant-Id: who may name a user or a tenant in a header."""
+"""What headers say of the caller: cookies, and who may name a user or a tenant in X-User-Id and X-Tenant-Id."""
 
 from __future__ import annotations
 
@@ -63,3 +63,18 @@ def _is_same_user(identity: Identity, named: str) -> bool:
         return False
     is_own_email = identity.email is not None and named.lower() == identity.email.lower()
     return is_own_email or AgentContext.get_user_id_or_default(named, "X-User-Id") == identity.id
+
+
+def read_cookie(header: str, name: str) -> str | None:
+    """Return the value of a cookie as it was sent; None if there is none. Of several, the first counts.
+
+    REM's cookies are signed tokens, which are never quoted. The parser of the standard library takes quadratic time to
+    remove quotes, and so one header could stop the server for a minute.
+    """
+    if name not in header:
+        return None
+    for part in header.split(";"):
+        found, separator, value = part.partition("=")
+        if separator and found.strip() == name:
+            return value.strip()
+    return None

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 from asyncpg import Record
 from loguru import logger
 
+from rem.auth.accounts import list_administrators
 from rem.auth.identity import ALL_SCOPES, Identity, Method, Role, Tier
 from rem.auth.signing import Purpose, Signer
 from rem.context import parse_uuid
@@ -61,13 +62,14 @@ class Logins:
         self._database = database
         self._signer = signer
         self._settings = settings
+        self._administrators = list_administrators(settings)
 
     async def create_cookie(self, user_id: str, tenant_id: str, provider: str) -> tuple[str, int]:
         """Log a person in, and return the value of the session cookie and its lifetime in seconds."""
         lifetime = timedelta(hours=self._settings.session_hours)
         login_id = uuid4()
         async with self._database.connection() as connection:
-            await connection.execute(query("auth", "purge"))
+            await connection.execute(query("auth/auth", "purge"))
             await _insert(connection, login_id, tenant_id, user_id, "cookie", provider, None, ALL_SCOPES, lifetime)
         seconds = int(lifetime.total_seconds())
         return self._signer.sign(Purpose.SESSION, {"sid": str(login_id), "sub": user_id}, seconds), seconds
@@ -87,7 +89,7 @@ class Logins:
         lifetime = timedelta(days=self._settings.refresh_token_days)
         allowed = frozenset(scopes)
         async with self._database.transaction() as inside, inside.connection() as connection:
-            await connection.execute(query("auth", "purge"))
+            await connection.execute(query("auth/auth", "purge"))
             await _insert(connection, login_id, tenant_id, user_id, kind, None, client_id, allowed, lifetime)
             refresh_token = await self._add_refresh_token(connection, login_id)
         return self._make_pair(login_id, user_id, tenant_id, refresh_token, allowed, client_id)
@@ -97,8 +99,12 @@ class Logins:
         if not token.startswith(REFRESH_PREFIX):
             return None
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(query("auth", "peek_refresh_token"), hash_secret(token))
-            login = None if row is None else await connection.fetchrow(query("auth", "login_identity"), row["login_id"])
+            row = await connection.fetchrow(query("auth/auth", "peek_refresh_token"), hash_secret(token))
+            login = (
+                None
+                if row is None
+                else await connection.fetchrow(query("auth/auth", "login_identity"), row["login_id"])
+            )
         if row is None or login is None:
             return None
         scopes = frozenset(login["scopes"])
@@ -113,14 +119,14 @@ class Logins:
         token_hash = hash_secret(token)
         replayed: UUID | None = None
         async with self._database.transaction() as inside, inside.connection() as connection:
-            row = await connection.fetchrow(query("auth", "lock_refresh_token"), token_hash)
+            row = await connection.fetchrow(query("auth/auth", "lock_refresh_token"), token_hash)
             if row is None or row["is_expired"]:
                 raise refused
-            login = await connection.fetchrow(query("auth", "login_identity"), row["login_id"])
+            login = await connection.fetchrow(query("auth/auth", "login_identity"), row["login_id"])
             if row["is_used"]:
                 replayed = row["login_id"]
-            elif login is not None and login["client_id"] == client_id:
-                await connection.execute(query("auth", "use_refresh_token"), token_hash)
+            elif login is not None and login["client_id"] == client_id and self._settings.admits(login["email"]):
+                await connection.execute(query("auth/auth", "use_refresh_token"), token_hash)
                 refresh_token = await self._add_refresh_token(connection, row["login_id"])
                 scopes = frozenset(login["scopes"])
                 owner = (login["user_id"], login["tenant_id"])
@@ -133,17 +139,17 @@ class Logins:
     async def revoke(self, login_id: UUID, because: str = "logout") -> None:
         """End a login. Its cookie and tokens are refused from now on."""
         async with self._database.connection() as connection:
-            await connection.execute(query("auth", "revoke_login"), login_id, because)
+            await connection.execute(query("auth/auth", "revoke_login"), login_id, because)
 
     async def revoke_all(self, user_id: str, tenant_id: str, because: str = "logout everywhere") -> int:
         """End all logins of a user, and return their number."""
         async with self._database.connection() as connection:
-            return len(await connection.fetch(query("auth", "revoke_logins"), user_id, tenant_id, because))
+            return len(await connection.fetch(query("auth/auth", "revoke_logins"), user_id, tenant_id, because))
 
     async def list(self, user_id: str, tenant_id: str) -> list[dict[str, Any]]:
         """Return the logins of a user that have not ended, newest first."""
         async with self._database.connection() as connection:
-            return [dict(row) for row in await connection.fetch(query("auth", "list_logins"), user_id, tenant_id)]
+            return [dict(row) for row in await connection.fetch(query("auth/auth", "list_logins"), user_id, tenant_id)]
 
     async def identify(self, purpose: Literal[Purpose.ACCESS, Purpose.SESSION], token: str) -> tuple[Identity, float]:
         """Return the caller that a token or a cookie proves, and when it expires. Raise UnauthorizedError if none."""
@@ -152,17 +158,30 @@ class Logins:
         if login_id is None:
             raise UnauthorizedError("The token names no login.")
         async with self._database.connection() as connection:
-            row = await connection.fetchrow(query("auth", "login_identity"), login_id)
-        if row is None or row["user_id"] != claims.get("sub"):
+            row = await connection.fetchrow(query("auth/auth", "login_identity"), login_id)
+        if row is None or row["user_id"] != claims.get("sub") or not self._settings.admits(row["email"]):
             raise UnauthorizedError("The login has ended: log in again.")
         method: Method = "cookie" if purpose is Purpose.SESSION else "token"
-        return _to_identity(row, method), min(float(claims["exp"]), row["expires_at"].timestamp())
+        return self._to_identity(row, method), min(float(claims["exp"]), row["expires_at"].timestamp())
+
+    def _to_identity(self, row: Record, method: Method) -> Identity:
+        return Identity(
+            row["user_id"],
+            row["tenant_id"],
+            Role.ADMIN if row["user_id"] in self._administrators else Role(row["role"]),
+            Tier(row["tier"]),
+            row["email"],
+            row["name"],
+            frozenset(row["scopes"]),
+            method,
+            str(row["id"]),
+        )
 
     async def _add_refresh_token(self, connection: Connection, login_id: UUID) -> str:
         token = REFRESH_PREFIX + secrets.token_urlsafe(32)
         expires_at = datetime.now(UTC) + timedelta(days=self._settings.refresh_token_days)
-        await connection.execute(query("auth", "add_refresh_token"), hash_secret(token), login_id, expires_at)
-        await connection.execute(query("auth", "extend_login"), login_id, expires_at)
+        await connection.execute(query("auth/auth", "add_refresh_token"), hash_secret(token), login_id, expires_at)
+        await connection.execute(query("auth/auth", "extend_login"), login_id, expires_at)
         return token
 
     def _make_pair(
@@ -203,18 +222,4 @@ async def _insert(
 ) -> None:
     expires_at = datetime.now(UTC) + lifetime
     values = (login_id, tenant_id, user_id, kind, provider, client_id, sorted(scopes), expires_at)
-    await connection.execute(query("auth", "create_login"), *values)
-
-
-def _to_identity(row: Record, method: Method) -> Identity:
-    return Identity(
-        row["user_id"],
-        row["tenant_id"],
-        Role(row["role"]),
-        Tier(row["tier"]),
-        row["email"],
-        row["name"],
-        frozenset(row["scopes"]),
-        method,
-        str(row["id"]),
-    )
+    await connection.execute(query("auth/auth", "create_login"), *values)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
+from rem.context import parse_uuid
 from rem.errors import ForbiddenError, LoginProviderError, NotFoundError, UnauthorizedError
-from rem.settings import AuthSettings, OAuthClientSettings
+from rem.settings import AuthSettings, MicrosoftSettings, OAuthClientSettings, get_domain
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -20,7 +22,8 @@ GOOGLE_METADATA = "https://accounts.google.com/.well-known/openid-configuration"
 WELL_KNOWN = "/.well-known/openid-configuration"
 SIGNATURE_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures that only the provider can make. Without this list, a provider's metadata could allow `none` or HS256."""
-MULTI_TENANT_NAMES = ("common", "organizations", "consumers")
+DIRECTORY_PLACEHOLDER = "{tenantid}"
+"""Stands for the directory of the person in the issuer of Microsoft's logins for many directories."""
 MICROSOFT_CONSUMERS = "9188040d-6c67-4c5b-b112-36a304b66dad"
 """The directory of personal Microsoft accounts. Microsoft itself verifies their e-mail addresses."""
 TIMEOUT_SECONDS = 10.0
@@ -92,14 +95,17 @@ class LoginProviders:
             raise UnauthorizedError(f"The login with {name} was cancelled, or {name} refused it: start it again.")
         with _translate_errors(name):
             metadata = await _load_metadata(client)
-            # Microsoft's metadata has a placeholder for the directory in it.
-            is_template = "{tenantid}" in str(metadata.get("issuer"))
-            if not is_template and request.query_params.get("iss") not in (None, metadata.get("issuer")):
-                raise UnauthorizedError(f"The answer is not from the login provider {name}: start the login again.")
+            foreign = UnauthorizedError(f"The answer is not from the login provider {name}: start the login again.")
+            named_issuer = request.query_params.get("iss")
+            # Before the code is sent on: another provider must not let REM send it a code of this one, or the reverse.
+            if named_issuer is not None and not _may_name(str(metadata.get("issuer")), named_issuer):
+                raise foreign
             token = await client.authorize_access_token(request, claims_options=self._issuer_rule(name, metadata))
             claims = token.get("userinfo")
             if not claims:
                 raise UnauthorizedError(f"The login provider {name} sent no ID token.")
+            if named_issuer not in (None, claims.get("iss")):
+                raise foreign
             if not claims.get("email") and metadata.get("userinfo_endpoint"):
                 claims = await _add_user_info(client, token, claims)
         return self._to_person(name, claims)
@@ -112,8 +118,9 @@ class LoginProviders:
     def _issuer_rule(self, name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return the rule for the issuer of an ID token. Microsoft's has the directory of the person in it."""
         issuer = str(metadata.get("issuer") or "")
-        if name == "microsoft" and "{tenantid}" in issuer:
-            return {"iss": {"essential": True, "validate": lambda claims, value: _is_own_issuer(issuer, claims, value)}}
+        if name == "microsoft":
+            microsoft = self._settings.microsoft
+            return {"iss": {"essential": True, "validate": partial(_is_microsoft_issuer, microsoft, issuer)}}
         return {"iss": {"essential": True, "values": [issuer]}}
 
     def _to_person(self, name: str, claims: Mapping[str, Any]) -> VerifiedPerson:
@@ -136,18 +143,15 @@ class LoginProviders:
         """
         if name != "microsoft":
             return claims.get("email_verified") in (True, "true")
-        is_own_directory = self._settings.microsoft.tenant not in MULTI_TENANT_NAMES
         is_vouched_for = claims.get("xms_edov") in (True, 1, "1", "true")
-        return is_own_directory or is_vouched_for or claims.get("tid") == MICROSOFT_CONSUMERS
+        return self._settings.microsoft.has_own_directory or is_vouched_for or claims.get("tid") == MICROSOFT_CONSUMERS
 
 
 def choose_tenant(settings: AuthSettings, email: str) -> str:
     """Return the tenant of a new account. Raise ForbiddenError if the address may not log in."""
-    domain = email.rpartition("@")[2].lower()
-    is_listed = email.lower() in settings.admin_emails or domain in settings.tenants_by_domain
-    if settings.allowed_domains and domain not in settings.allowed_domains and not is_listed:
+    if not settings.admits(email):
         raise ForbiddenError("Addresses of this domain may not log in here: ask the administrator of this server.")
-    return settings.tenants_by_domain.get(domain, settings.tenant)
+    return settings.tenants_by_domain.get(get_domain(email), settings.tenant)
 
 
 def _has_other_forms(email: str) -> bool:
@@ -174,9 +178,30 @@ async def _add_user_info(client: Any, token: Any, claims: Mapping[str, Any]) -> 
     return {**info, **{name: value for name, value in claims.items() if value is not None}}
 
 
-def _is_own_issuer(template: str, claims: Mapping[str, Any], value: object) -> bool:
+def _is_microsoft_issuer(settings: MicrosoftSettings, issuer: str, claims: Mapping[str, Any], value: object) -> bool:
+    """Return whether an ID token is of the directory that it names, and of the own one if the settings name one.
+
+    `issuer` is that of the metadata. Only where many directories may log in, it may have a placeholder.
+    """
     directory = str(claims.get("tid") or "")
-    return bool(directory) and value == template.replace("{tenantid}", directory)
+    if not _is_directory_id(directory) or (_is_directory_id(settings.tenant) and directory != settings.tenant):
+        return False
+    named = issuer if settings.has_own_directory else issuer.replace(DIRECTORY_PLACEHOLDER, directory)
+    return value == named == f"{settings.authority}/{directory}/v2.0"
+
+
+def _is_directory_id(text: str) -> bool:
+    parsed = parse_uuid(text)
+    return parsed is not None and str(parsed) == text
+
+
+def _may_name(issuer: str, named: str) -> bool:
+    """Return whether an answer may name an issuer. Which directory it is, only the ID token says."""
+    before, placeholder, after = issuer.partition(DIRECTORY_PLACEHOLDER)
+    if not placeholder:
+        return named == issuer
+    directory = named.removeprefix(before).removesuffix(after)
+    return _is_directory_id(directory) and named == f"{before}{directory}{after}"
 
 
 class _translate_errors:  # noqa: N801  # reads as a statement

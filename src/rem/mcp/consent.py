@@ -87,7 +87,7 @@ class ConsentMiddleware(Middleware):
 
 
 async def _carry_out_answer(env: ToolEnv, call: Any, approval_id: UUID, answer: ElicitResult) -> dict[str, Any]:
-    approvals = env.rem.approvals(env.scope)
+    approvals = env.rem.for_user(env.scope).approvals
     approval = await approvals.get(approval_id)
     given = {name: value for name, value in (call.arguments or {}).items() if value is not None}
     if approval.session_id is not None or (approval.tool_name, approval.parameters) != (call.name, given):

@@ -18,6 +18,7 @@ from rem.tools.env import ToolEnv
 
 if TYPE_CHECKING:
     from fastmcp.server.http import StarletteWithLifespan
+    from fastmcp.server.middleware import Middleware
     from starlette.applications import Starlette
     from starlette.types import Message, Receive, Scope, Send
 
@@ -36,8 +37,11 @@ def create_mcp_app(
     path: str = MCP_PATH,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    middleware: Sequence[Middleware] = (),
 ) -> StarletteWithLifespan:
     """Return an application that serves MCP at `path`. `authenticate` returns the caller of a request.
+
+    `middleware` runs for each call that the scopes of the caller allow.
 
     The Host header must name this machine, the address of the connection or one of `allowed_hosts`; the Origin, if any,
     must be one of `allowed_origins`. Otherwise a web page in the user's browser could reach a server on this machine.
@@ -48,7 +52,7 @@ def create_mcp_app(
         return provided if isinstance(provided, ToolEnv) else await provided
 
     # The scopes are checked first: also before the user's answer to a question is carried out.
-    return create_mcp(env, middleware=[ScopeMiddleware()]).http_app(
+    return create_mcp(env, middleware=[ScopeMiddleware(), *middleware]).http_app(
         path=path,
         stateless_http=True,
         json_response=True,
@@ -65,6 +69,7 @@ def mount_mcp(
     path: str = MCP_PATH,
     allowed_hosts: Sequence[str] = (),
     allowed_origins: Sequence[str] = (),
+    middleware: Sequence[Middleware] = (),
 ) -> None:
     """Serve MCP at `path` of `app`, with and without a trailing slash. Call it before the application starts.
 
@@ -78,7 +83,12 @@ def mount_mcp(
         return AgentContext.from_request(Request({**request.scope, "app": app}))
 
     mcp_app = create_mcp_app(
-        env_of, authenticate, path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
+        env_of,
+        authenticate,
+        path=path,
+        allowed_hosts=allowed_hosts,
+        allowed_origins=allowed_origins,
+        middleware=middleware,
     )
     endpoint = _Endpoint(mcp_app, path)
     app.router.routes += [

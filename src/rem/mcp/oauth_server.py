@@ -50,7 +50,13 @@ MAX_REQUEST_CHARS = 3800
 MAX_REDIRECT_URIS = 10
 MAX_NAME_CHARS = 200
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
-UNSAFE_SCHEMES = ("javascript", "data", "vbscript", "file", "blob", "about")
+APP_SCHEMES = frozenset(
+    (
+        *("claude", "codex", "cursor", "kiro", "raycast", "vscode", "vscode-insiders", "vscodium", "warp", "windsurf"),
+        "zed",
+    )
+)
+"""Schemes without a dot that MCP clients are known to use. Those of other apps begin with a domain (RFC 8252, 7.1)."""
 
 
 class ConsentRequest(BaseModel):
@@ -105,7 +111,7 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         if not client_id.isprintable():
             return None
         async with self._authenticator.database.connection() as connection:
-            registration = await connection.fetchval(query("auth", "get_client"), client_id)
+            registration = await connection.fetchval(query("auth/auth", "get_client"), client_id)
         return None if registration is None else OAuthClientInformationFull.model_validate(registration)
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
@@ -113,7 +119,10 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         uris = [str(uri) for uri in client_info.redirect_uris or []]
         if not 1 <= len(uris) <= MAX_REDIRECT_URIS or not all(map(_is_safe_redirect, uris)):
             raise RegistrationError(
-                "invalid_redirect_uri", "A redirect address begins with https://, or is on the client's own machine."
+                "invalid_redirect_uri",
+                "A redirect address begins with https:// or, for an app on the user's machine, with "
+                "http://127.0.0.1, http://[::1], http://localhost or the app's own scheme, such as "
+                "com.example.app:/callback. It has no fragment and no user name.",
             )
         name = client_info.client_name or ""
         if len(name) > MAX_NAME_CHARS or not name.isprintable():
@@ -124,8 +133,8 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         names = {"client_id", "client_name", "redirect_uris", "grant_types", "response_types", "scope"}
         kept = client_info.model_dump(mode="json", include={*names, "token_endpoint_auth_method"}, exclude_none=True)
         async with self._authenticator.database.connection() as connection:
-            await connection.execute(query("auth", "purge"))
-            await connection.execute(query("auth", "add_client"), client_info.client_id, kept)
+            await connection.execute(query("auth/auth", "purge"))
+            await connection.execute(query("auth/auth", "add_client"), client_info.client_id, kept)
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         """Return the address of the page that asks the person."""
@@ -167,7 +176,7 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         owner = (identity.tenant_id, identity.id, request.client_id)
         async with self._authenticator.database.connection() as connection:
             await connection.execute(
-                query("auth", "add_code"), hash_secret(code), *owner, request.model_dump(), expires_at
+                query("auth/auth", "add_code"), hash_secret(code), *owner, request.model_dump(), expires_at
             )
         return construct_redirect_uri(request.redirect_uri, code=code, state=request.state, iss=self._base_url)
 
@@ -182,7 +191,7 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
     ) -> AuthorizationCode | None:
         """Return an unused code of a client. A used one was stolen: the login that it led to ends."""
         async with self._authenticator.database.connection() as connection:
-            row = await connection.fetchrow(query("auth", "get_code"), hash_secret(authorization_code))
+            row = await connection.fetchrow(query("auth/auth", "get_code"), hash_secret(authorization_code))
         if row is None or row["client_id"] != client.client_id:
             return None
         if row["login_id"] is not None:
@@ -210,7 +219,9 @@ class OAuthServer(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshTok
         """Return the first tokens of a client. The code is used up."""
         login_id = uuid4()
         async with self._authenticator.database.connection() as connection:
-            row = await connection.fetchrow(query("auth", "use_code"), hash_secret(authorization_code.code), login_id)
+            row = await connection.fetchrow(
+                query("auth/auth", "use_code"), hash_secret(authorization_code.code), login_id
+            )
         if row is None:
             raise TokenError("invalid_grant", "The code was used, or has expired.")
         pair = await self._authenticator.logins.create_tokens(
@@ -281,10 +292,18 @@ def _to_token(pair: TokenPair) -> OAuthToken:
 
 
 def _is_safe_redirect(uri: str) -> bool:
-    """Return True if a code may be sent to an address: by HTTPS, to the same machine, or to an app on it."""
+    """Return True if a code may be sent to an address: by HTTPS, to the same machine, or to an app on it.
+
+    An unknown scheme must look like a domain in reverse: others belong to browsers and operating systems, and what they
+    do with a code, nobody knows.
+    """
     parts = urlsplit(uri)
-    if parts.fragment or parts.scheme in UNSAFE_SCHEMES:
+    # A user name before the host would look like the host on the page that asks the person.
+    if "#" in uri or "@" in parts.netloc:
         return False
     if parts.scheme == "http":
         return parts.hostname in LOOPBACK_HOSTS
-    return bool(parts.scheme) and (parts.scheme != "https" or bool(parts.hostname))
+    if parts.scheme == "https":
+        return bool(parts.hostname)
+    labels = parts.scheme.split(".")
+    return parts.scheme in APP_SCHEMES or (len(labels) > 1 and all(labels))

@@ -62,6 +62,7 @@ def chat_server() -> Iterator[Chat]:
                 "LLM__DEFAULT_MODEL": "openai:scripted",
                 "LLM__TIMEOUT_SECONDS": "5",
                 "LLM__MAX_RETRIES": "0",
+                "API__MAX_CHATS_PER_CALLER": "1000",
             }
             with serving(settings=settings) as (address, process):
                 yield Chat(address, model, "", process.pid)

@@ -43,7 +43,7 @@ def test_readme_example_continues_the_session(chat: Chat) -> None:
     code = code.replace("http://127.0.0.1:8000", chat.address).replace("atlas", chat.user)
     done = run_python(code, settings={})
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["1: Who leads Project Atlas?", "3: What did I just ask you?"]
+    assert done.stdout.splitlines() == ["1: Who leads Project Atlas?", "3: And Project Beacon?"]
 
 
 def _count_said(body: dict[str, Any]) -> int:
@@ -90,8 +90,8 @@ def test_header_table_lists_all_headers() -> None:
 
 
 def test_all_model_parameters_are_listed() -> None:
-    text = _TEXT.split("`temperature`")[1].split("It rejects")[0]
-    listed = {"temperature", *re.findall(r"`(\w+)`", text)}
+    text = _TEXT.split("`temperature`")[1].split("REM follows")[0]
+    listed = {"temperature", "store", *re.findall(r"`(\w+)`", text)}
     assert listed == set(ChatRequest.model_fields) - {
         *("model", "messages", "stream", "stream_options", "n", "action_submit")
     }

@@ -137,5 +137,5 @@ async def test_stopping_server_stores_running_answers(dsn: str, settings: Settin
                 pass
             process.wait(30)
     async with Rem.open(settings) as rem:
-        stored = await rem.memory("alice").load_session(UUID(str(session)))
+        stored = await rem.for_user("alice").sessions.load_session(UUID(str(session)))
     assert [message.content for message in stored] == ["Hi", "I begin to speak"]

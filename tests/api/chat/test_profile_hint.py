@@ -50,15 +50,15 @@ class ChatServers:
                 for day in range(3):
                     at = _START + timedelta(days=day)
                     name = f"{topic} {day}"
-                    await rem.store(user).upsert(Moment(name=name, starts_timestamp=at, topic_tags=[topic]))
-                await rem.dreamer().dream(rem.store(user).scope, ["profiles"])
+                    await rem.for_user(user).store.upsert(Moment(name=name, starts_timestamp=at, topic_tags=[topic]))
+                await rem.dreamer().dream(rem.for_user(user).store.scope, ["profiles"])
 
     def upsert(self, user: str | None, row: User) -> None:
         """Write into a user's memory."""
 
         async def work() -> None:
             async with Rem.open(settings_for(self.dsn)) as rem:
-                await rem.store(user).upsert(row)
+                await rem.for_user(user).store.upsert(row)
 
         asyncio.run(work())
 

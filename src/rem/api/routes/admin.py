@@ -31,7 +31,7 @@ UserName = Annotated[str | None, Query(description="Only this user: an e-mail ad
 
 
 async def _get_administration(rem: RemDep, admin: AdminDep) -> Administration:
-    return Administration(rem.database, admin.tenant_id)
+    return Administration(rem.database, admin.tenant_id, rem.settings.auth)
 
 
 AdministrationDep = Annotated[Administration, Depends(_get_administration)]

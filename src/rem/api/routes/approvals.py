@@ -104,14 +104,14 @@ async def list_approvals(
     status: Annotated[ApprovalStatus | None, Query(description="Only requests with this status.")] = None,
 ) -> Page[ApprovalView]:
     """List the caller's own requests, newest first."""
-    rows = await rem.approvals(context.scope).list(status, limit=window.fetch_limit, offset=window.offset)
+    rows = await rem.for_user(context.scope).approvals.list(status, limit=window.fetch_limit, offset=window.offset)
     return Page[ApprovalView].model_validate(window.slice_page([ApprovalView.model_validate(row) for row in rows]))
 
 
 @router.get("/{approval}", summary="Get a request for approval", responses=error_responses(404))
 async def get_approval(approval: UUID, rem: RemDep, context: ContextDep, agents: AgentsDep) -> ApprovalDetails:
     """Return one of the caller's own requests, with a preview of what would be done."""
-    row = await rem.approvals(context.scope).get(approval)
+    row = await rem.for_user(context.scope).approvals.get(approval)
     preview = await show_request(agents.env(context), row)
     return ApprovalDetails(**ApprovalView.model_validate(row).model_dump(), preview=preview)
 
@@ -125,7 +125,7 @@ async def decide_approval(
     An approved action is carried out once. The agent that waits for the decision goes on, and its answer is returned
     and stored in the session. A request that was decided before, or whose time is over, is a conflict (409).
     """
-    row = await rem.approvals(context.scope).get(approval)
+    row = await rem.for_user(context.scope).approvals.get(approval)
     decision = Decision(
         is_approved=body.decision == "approve",
         by=BY_API,
@@ -138,7 +138,7 @@ async def decide_approval(
         return SseResponse(ChunkEncoder(answering, with_usage=False).encode(), {})
     answer = await cancel_on_disconnect(request, answering.collect())
     result = DecideResponse(
-        approval=ApprovalView.model_validate(await rem.approvals(context.scope).get(row.id)),
+        approval=ApprovalView.model_validate(await rem.for_user(context.scope).approvals.get(row.id)),
         answer=answer.text,
         session_id=answer.session_id,
         message_id=answer.message_id,

@@ -23,9 +23,8 @@ from rem.audit.entry import note_actor, note_row
 from rem.auth.access import AUTH_PATH
 from rem.auth.accounts import UserAccount
 from rem.auth.api_keys import DEFAULT_SCOPES, MAX_NAME_CHARS, ApiKey, check_scopes
-from rem.auth.authenticator import Authenticator
-from rem.auth.cookies import read_cookie
-from rem.auth.dev_token import DEV_EMAIL, DEV_NAME, DEV_USER_ID, make_dev_token
+from rem.auth.authenticator import DEV_EMAIL, DEV_NAME, DEV_USER_ID, SESSION_COOKIE, Authenticator, make_dev_token
+from rem.auth.headers import read_cookie
 from rem.auth.identity import ALL_SCOPES, Identity, Role
 from rem.auth.logins import TokenPair
 from rem.auth.providers import LoginProviders, VerifiedPerson, choose_tenant
@@ -262,7 +261,8 @@ async def finish_login(
     rem: RemDep,
 ) -> Response:
     """Take the answer of the provider, and log the person in with a session cookie."""
-    then = unquote(read_cookie(request.headers.get("cookie", ""), NEXT_COOKIE) or "")
+    name = authenticator.name_cookie(NEXT_COOKIE)
+    then = unquote(read_cookie(request.headers.get("cookie", ""), name) or "")
     then = then if is_local_path(then) else ""
     try:
         account = await _admit_person(await providers.finish(request, provider), authenticator, settings)
@@ -419,20 +419,19 @@ def _callback_url(request: Request, settings: Any, provider: str) -> str:
 
 
 def _session_cookie(authenticator: Authenticator, value: str, seconds: int) -> str:
-    return make_cookie(authenticator.cookie_name, value, seconds, "/", authenticator.is_secure)
+    return make_cookie(authenticator, SESSION_COOKIE, value, seconds)
 
 
 def _set_next_cookie(request: Request, response: Response, authenticator: Authenticator, path: str) -> None:
     """Let the browser remember a path during the login; an empty one removes what it remembers."""
     if path or NEXT_COOKIE in request.headers.get("cookie", ""):
         seconds = LIFETIME_SECONDS if path else 0
-        cookie = make_cookie(NEXT_COOKIE, path, seconds, AUTH_PATH, authenticator.is_secure)
-        response.headers.append("set-cookie", cookie)
+        response.headers.append("set-cookie", make_cookie(authenticator, NEXT_COOKIE, path, seconds, AUTH_PATH))
 
 
 async def _record_user(rem: Rem, account: UserAccount) -> None:
     """Write the person into their own memory, so that agents know them. A failure does not prevent the login."""
-    store = rem.store(Scope(account.tenant_id, account.user_id))
+    store = rem.for_user(Scope(account.tenant_id, account.user_id)).store
     known = {"role": str(account.role), "tier": str(account.tier), "last_active_at": account.last_login_at}
     try:
         rows = await store.lookup(account.email, table="users")

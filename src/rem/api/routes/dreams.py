@@ -9,12 +9,12 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from rem.api.dependencies import AgentsDep, RemDep, ScopeDep
+from rem.api.dependencies import RemDep, ScopeDep
 from rem.api.openapi_errors import error_responses
 from rem.api.pagination import Page
-from rem.dreaming.audit import AuditReport
-from rem.dreaming.history import RunRecord, get_run, list_runs
-from rem.dreaming.report import describe_run
+from rem.dreams.audit import AuditReport
+from rem.dreams.history import RunRecord, get_run, list_runs
+from rem.dreams.report import describe_run
 from rem.errors import ConflictError
 
 router = APIRouter(prefix="/dreams", tags=["dreams"])
@@ -86,14 +86,14 @@ async def list_dream_runs(
     limit: Annotated[int, Query(ge=1, le=500, description="The maximum number of runs.")] = 20,
 ) -> Page[DreamRunView]:
     """List the runs of dreams over the caller's memory, latest first. Runs without an effect are not kept."""
-    runs = await list_runs(rem.store(scope), limit + 1)
+    runs = await list_runs(rem.for_user(scope).store, limit + 1)
     return Page[DreamRunView](data=[_to_view(run) for run in runs[:limit]], has_more=len(runs) > limit)
 
 
 @router.post("", summary="Dream now", responses=error_responses(409))
-async def dream(rem: RemDep, agents: AgentsDep, scope: ScopeDep) -> DreamResult:
+async def dream(rem: RemDep, scope: ScopeDep) -> DreamResult:
     """Run all dreams over the caller's memory now, as every night, and return what is new."""
-    report = await rem.dreamer(agents.extraction_model, agents.output_schemas).dream(scope, wait=False)
+    report = await rem.dreamer().dream(scope, wait=False)
     if report.was_busy:
         raise ConflictError("Dreams are running already: wait until they have ended.")
     return DreamResult(run_id=report.run_id, learnt=report.learnt, dropped=report.dropped, notes=report.notes)
@@ -114,7 +114,7 @@ async def fix_dreams(rem: RemDep, scope: ScopeDep) -> AuditView:
 @router.get("/{run}", summary="Get a dream run", responses=error_responses(404))
 async def get_dream_run(rem: RemDep, scope: ScopeDep, run: RunId) -> DreamRunDetails:
     """Return a run, and in words what it has learnt and dropped, as far as that still holds."""
-    store = rem.store(scope)
+    store = rem.for_user(scope).store
     record = await get_run(store, run)
     report = await describe_run(store, run, record.skipped, record.count("refused"))
     return DreamRunDetails(**_to_view(record).model_dump(), learnt=report.learnt, dropped=report.dropped)

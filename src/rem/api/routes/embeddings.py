@@ -11,9 +11,9 @@ from pydantic import BaseModel, Field
 
 from rem.api.dependencies import JsonBody, RemDep, ScopeDep
 from rem.api.openapi_errors import error_responses
-from rem.embeddings import Vector
 from rem.errors import InvalidInputError, ModelNotFoundError
-from rem.memory.tokens import count_tokens
+from rem.search.embedder import Vector
+from rem.sessions.tokens import count_tokens
 
 router = APIRouter(tags=["models"])
 MAX_TEXTS = 256

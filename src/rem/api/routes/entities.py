@@ -11,15 +11,15 @@ from rem.api.dependencies import JsonBody, RemDep, ScopeDep
 from rem.api.entity_patch import apply_patch, build_entity, check_if_match, entity_etag
 from rem.api.openapi_errors import error_responses
 from rem.api.pagination import Page, WindowDep, make_rows_response
-from rem.api.row_lookup import find_deleted_row, find_own_row, find_row
+from rem.api.row_lookup import EraseOption, delete_row, find_deleted_row, find_own_row, find_row
 from rem.db.conditions import And, Condition
 from rem.db.store import Store
 from rem.errors import ConflictError, DeletedError, InvalidInputError, NotFoundError
-from rem.forgetting.expiry import adopt_expiring_row
+from rem.forget.expiry import adopt_expiring_row
 from rem.models import Approval, Entity
-from rem.query.language.parser import check_query_length
-from rem.query.language.syntax_errors import ParseError, to_syntax_error
-from rem.query.language.where import parse_condition
+from rem.query.parser import check_query_length
+from rem.query.syntax_errors import ParseError, to_syntax_error
+from rem.query.where import parse_condition
 
 router = APIRouter(tags=["entities"])
 
@@ -71,7 +71,7 @@ async def _get_table(
     rem: RemDep,
     scope: ScopeDep,
 ) -> tuple[Store, type[Entity]]:
-    store = rem.store(scope)
+    store = rem.for_user(scope).store
     if table not in store.types.models:
         async with rem.database.connection() as connection:
             # Another process may have registered the table in the meantime.
@@ -104,7 +104,7 @@ IfMatch = Annotated[
 @router.get("/entities", summary="List the tables")
 async def list_tables(rem: RemDep, scope: ScopeDep) -> Page[EntityTable]:
     """List the tables of this memory with their fields."""
-    models = rem.store(scope).types.models
+    models = rem.for_user(scope).store.types.models
     return Page(data=[_describe_table(name, models[name]) for name in sorted(models)])
 
 
@@ -213,20 +213,11 @@ async def change_entity(
 async def delete_entity(
     entities: TableDep,
     key: EntityName,
-    erase: Annotated[bool, Query(description="Erase it for good, even if it was deleted before.")] = False,
+    erase: EraseOption = False,
     if_match: IfMatch = None,
 ) -> None:
     """Delete one of the caller's own entities. It can be restored, unless it is erased."""
-    store, model = entities
-    async with store.transaction() as transaction:
-        try:
-            row = await find_own_row(transaction, model, key)
-        except NotFoundError:
-            if not erase:
-                raise
-            row = await find_deleted_row(transaction, model, key)
-        check_if_match(row, if_match)
-        await (transaction.erase(row) if erase else transaction.delete(row))
+    await delete_row(*entities, key, erase=erase, check=lambda row: check_if_match(row, if_match))
 
 
 @router.post("/restore/{table}/{key:path}", summary="Restore an entity", responses=error_responses(404, 409))

@@ -83,13 +83,15 @@ async def give_feedback(rem: RemDep, context: ContextDep, feedback: CreateFeedba
         context = with_message_session(context, feedback.message_id)
     session_id, message_id = await _resolve_rated(rem, context, feedback)
     fields = feedback.model_dump(exclude={"session_id", "message_id"}, exclude_none=True)
-    stored = await rem.store(context.scope).upsert(Feedback(session_id=session_id, message_id=message_id, **fields))
+    stored = await rem.for_user(context.scope).store.upsert(
+        Feedback(session_id=session_id, message_id=message_id, **fields)
+    )
     return FeedbackView.model_validate(stored)
 
 
 async def _resolve_rated(rem: Rem, context: AgentContext, feedback: CreateFeedbackRequest) -> tuple[UUID, UUID | None]:
     """Return the ids of the rated session and message. Raise an error if the caller may not read them."""
-    memory = rem.memory(context.scope)
+    memory = rem.for_user(context.scope).sessions
     session = None if feedback.session_id is None else await memory.get_session(UUID(context.session_id))
     if feedback.message_id is None:
         if session is None:
@@ -116,6 +118,6 @@ async def list_feedback(
     if session_id is not None:
         context = await resolve_session(rem, context, session_id)
         where["session_id"] = UUID(context.session_id)
-    rows = await rem.store(context.scope).find(Feedback, where, limit=window.fetch_limit, offset=window.offset)
+    rows = await rem.for_user(context.scope).store.find(Feedback, where, limit=window.fetch_limit, offset=window.offset)
     views = [FeedbackView.model_validate(row) for row in rows]
     return Page[FeedbackView].model_validate(window.slice_page(views))

@@ -18,13 +18,13 @@ from rem.api.dependencies import JsonBody, RemDep, ScopeDep, SettingsDep
 from rem.api.disconnect import cancel_on_disconnect
 from rem.api.openapi_errors import error_responses
 from rem.api.pagination import Page, WindowDep
-from rem.api.row_lookup import find_deleted_row, find_own_row
+from rem.api.row_lookup import EraseOption, delete_row
 from rem.app import Rem
 from rem.context import Scope
 from rem.errors import InvalidInputError, NotFoundError
 from rem.ingest.file_store import count_chunks
-from rem.ingest.models import IngestOptions
-from rem.ingest.queue import QueuedFile, enqueue_files
+from rem.ingest.models import FetchedFile, IngestOptions
+from rem.ingest.queue import enqueue_files
 from rem.ingest.sources.fetch import list_sources
 from rem.ingest.sources.policy import FetchPolicy
 from rem.models import File
@@ -127,7 +127,7 @@ async def upload_files(
     options = IngestOptions(_to_storable(category), topics or None, form)
     uploads = [await _read_upload(file, settings) for file in files]
     _refuse_duplicates(uploads)
-    ids = [row.id for row in await enqueue_files(rem.store(scope), uploads, options)]
+    ids = [row.id for row in await enqueue_files(rem.for_user(scope).store, uploads, options)]
     return await cancel_on_disconnect(request, _wait_for_files(rem, scope, ids, wait, response))
 
 
@@ -153,10 +153,8 @@ async def add_uri(
     listing = await list_sources(_to_storable(address.uri) or "", policy, settings.ingest)
     if len(listing.sources) != 1:
         raise NotFoundError("The address is not a single file: name its files one by one.")
-    source = listing.sources[0]
     options = IngestOptions(_to_storable(address.category), tuple(map(clean_text, address.tags)) or None, address.form)
-    queued = [QueuedFile(source.name, source.uri)]
-    ids = [row.id for row in await enqueue_files(rem.store(scope), queued, options, policy)]
+    ids = [row.id for row in await enqueue_files(rem.for_user(scope).store, listing.sources, options, policy)]
     return (await cancel_on_disconnect(request, _wait_for_files(rem, scope, ids, wait, response))).data[0]
 
 
@@ -169,14 +167,14 @@ async def list_files(
 ) -> Page[FileView]:
     """List the caller's own files and the shared ones, newest first."""
     where = {} if status is None else {"processing_status": status}
-    rows = await rem.store(scope).find(File, where, limit=window.fetch_limit, offset=window.offset)
+    rows = await rem.for_user(scope).store.find(File, where, limit=window.fetch_limit, offset=window.offset)
     return Page[FileView].model_validate(window.slice_page(await _to_views(rem, scope, rows)))
 
 
 @router.get("/{file_id:uuid}", summary="Get a file", responses=error_responses(404))
 async def get_file(rem: RemDep, scope: ScopeDep, file_id: FileId) -> FileView:
     """Return a file with its status, its error if it failed, and the number of its chunks."""
-    row = await rem.store(scope).get(File, file_id)
+    row = await rem.for_user(scope).store.get(File, file_id)
     return (await _to_views(rem, scope, [row]))[0]
 
 
@@ -185,26 +183,19 @@ async def delete_file(
     rem: RemDep,
     scope: ScopeDep,
     file_id: FileId,
-    erase: Annotated[bool, Query(description="Erase it for good, even if it was deleted before.")] = False,
+    erase: EraseOption = False,
 ) -> None:
     """Delete one of the caller's own files and its chunks. It can be restored, unless it is erased."""
-    async with rem.store(scope).transaction() as store:
-        try:
-            row = await find_own_row(store, File, str(file_id))
-        except NotFoundError:
-            if not erase:
-                raise
-            row = await find_deleted_row(store, File, str(file_id))
-        await (store.erase(row) if erase else store.delete(row))
+    await delete_row(rem.for_user(scope).store, File, str(file_id), erase=erase)
 
 
-async def _read_upload(file: UploadFile, settings: Settings) -> QueuedFile:
+async def _read_upload(file: UploadFile, settings: Settings) -> FetchedFile:
     max_bytes = settings.ingest.max_bytes
     name = _clean_name(file.filename or "")
     data = await file.read(max_bytes + 1)
     if len(data) > max_bytes:
         raise HTTPException(413, f"{name} is larger than {max_bytes:,} bytes, the limit for one file.")
-    return QueuedFile(name, f"upload:///{quote(name)}", data, file.content_type)
+    return FetchedFile(name, f"upload:///{quote(name)}", data, file.content_type)
 
 
 def _clean_name(filename: str) -> str:
@@ -216,7 +207,7 @@ def _clean_name(filename: str) -> str:
     return "/".join(parts[-1:] if is_absolute else parts) or "upload"
 
 
-def _refuse_duplicates(files: list[QueuedFile]) -> None:
+def _refuse_duplicates(files: list[FetchedFile]) -> None:
     counts = Counter(file.uri for file in files)
     if duplicate := next((file.name for file in files if counts[file.uri] > 1), None):
         raise InvalidInputError(f"Two of the files are called {duplicate}: send them with their paths, or one by one.")
@@ -224,7 +215,7 @@ def _refuse_duplicates(files: list[QueuedFile]) -> None:
 
 async def _wait_for_files(rem: Rem, scope: Scope, ids: list[UUID], wait: float, response: Response) -> Page[FileView]:
     """Wait up to `wait` seconds until the files are processed; set the status to 200 if they are, otherwise 202."""
-    store = rem.store(scope)
+    store = rem.for_user(scope).store
     deadline = monotonic() + wait
     while True:
         rows = [await store.get(File, file_id) for file_id in ids]

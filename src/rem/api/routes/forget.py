@@ -12,7 +12,7 @@ from rem.api.dependencies import JsonBody, RemDep, ScopeDep
 from rem.api.openapi_errors import error_responses
 from rem.audit.entry import get_current_entry
 from rem.errors import ConflictError
-from rem.forgetting.forget_plan import MAX_LABEL_CHARS
+from rem.forget.forget_plan import MAX_LABEL_CHARS
 from rem.models.field_types import check_text
 
 router = APIRouter(prefix="/forget", tags=["entities"])
@@ -92,7 +92,7 @@ class ForgetResult(BaseModel):
 @router.post("/preview", summary="Show what would be forgotten", dependencies=[JsonBody])
 async def preview_forget(request: ForgetRequest, rem: RemDep, scope: ScopeDep) -> ForgetPreview:
     """List everything of the caller about a person or thing that `POST /forget` would remove. Change nothing."""
-    plan = await rem.plan_forget(request.name, user=scope, mentions=request.mentions)
+    plan = await rem.for_user(scope).plan_forget(request.name, mentions=request.mentions)
     values = {"fingerprint": plan.fingerprint, "is_empty": plan.is_empty, "erased_count": plan.erased_count}
     return ForgetPreview.model_validate({**plan.as_json(), **values})
 
@@ -100,7 +100,7 @@ async def preview_forget(request: ForgetRequest, rem: RemDep, scope: ScopeDep) -
 @router.post("", summary="Forget everything about it", responses=error_responses(409), dependencies=[JsonBody])
 async def forget(request: ConfirmedForgetRequest, rem: RemDep, scope: ScopeDep) -> ForgetResult:
     """Remove for good what a preview listed, all or nothing. If that has changed since, the answer is 409."""
-    plan = await rem.plan_forget(request.name, user=scope, mentions=request.mentions)
+    plan = await rem.for_user(scope).plan_forget(request.name, mentions=request.mentions)
     if plan.fingerprint != request.fingerprint:
         raise ConflictError(
             f"What is stored about {request.name} has changed since it was shown. Nothing was removed: look again."
@@ -109,4 +109,4 @@ async def forget(request: ConfirmedForgetRequest, rem: RemDep, scope: ScopeDep) 
     if entry is not None:
         # The entry is stored with the removal, before the middleware knows the route.
         entry.operation = "POST /api/v1/forget"
-    return ForgetResult.model_validate((await rem.forget(plan)).as_json())
+    return ForgetResult.model_validate((await rem.for_user(plan.scope).forget(plan)).as_json())

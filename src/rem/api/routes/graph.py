@@ -42,7 +42,7 @@ async def get_graph(
 ) -> Graph:
     """Return the entities that edges connect with a key, in both directions, and all edges between them."""
     wanted = NodeFilter(tuple(tables or ()), since, until)
-    found = await rem.find_neighbourhood(
-        key, user=scope, table=table, edge_types=rel_type or (), wanted=wanted, depth=depth, limit=limit
+    found = await rem.for_user(scope).find_neighbourhood(
+        key, table=table, edge_types=rel_type or (), wanted=wanted, depth=depth, limit=limit
     )
     return Graph(nodes=found.nodes, edges=found.edges, is_cut=found.is_cut)

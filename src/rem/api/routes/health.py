@@ -47,7 +47,7 @@ async def ready(request: Request, response: Response) -> Health:
     try:
         async with rem.database.connection() as connection:
             is_migrated = await connection.fetchval(
-                query("migrations", "has_migration"), _newest_migration(), timeout=5
+                query("db/migrations", "has_migration"), _newest_migration(), timeout=5
             )
     except RemError as error:
         return _report_problem(response, str(error))

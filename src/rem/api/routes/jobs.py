@@ -14,8 +14,7 @@ from rem.api.openapi_errors import error_responses
 from rem.api.pagination import Page
 from rem.context import Scope, parse_uuid
 from rem.errors import ConflictError, NotFoundError
-from rem.jobs.job import Job
-from rem.jobs.queue import JobQueue
+from rem.jobs.queue import Job, JobQueue
 
 router = APIRouter(prefix="/jobs", tags=["files"])
 

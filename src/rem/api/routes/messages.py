@@ -12,9 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rem.api.dependencies import ContextDep, JsonBody, RemDep
 from rem.api.openapi_errors import error_responses
-from rem.api.row_lookup import find_row
+from rem.api.row_lookup import EraseOption, delete_row, find_row
 from rem.app import Rem
 from rem.context import AgentContext, Scope, parse_uuid
+from rem.db.retry import retry_when_busy
 from rem.errors import NotFoundError
 from rem.models import Message, Role
 
@@ -83,22 +84,22 @@ async def get_message(rem: RemDep, context: ContextDep, message: MessageName) ->
 async def flag_message(rem: RemDep, context: ContextDep, message: MessageName, flag: FlagMessageRequest) -> MessageView:
     """Mark one of the caller's own messages as important, or not. Its content never changes."""
     context = with_message_session(context, message)
-    row = await find_row(rem.store(context.scope), Message, message)
-    flagged = await rem.memory(context.scope).flag_message(row.session_id, row.message_index, flag.important)
+    row = await find_row(rem.for_user(context.scope).store, Message, message)
+    flagged = await rem.for_user(context.scope).sessions.flag_message(row.session_id, row.message_index, flag.important)
     return MessageView.model_validate(flagged)
 
 
 @router.delete("/{message}", status_code=204, summary="Delete a message", responses=error_responses(404, 409))
-async def delete_message(rem: RemDep, context: ContextDep, message: MessageName) -> None:
-    """Delete one of the caller's own messages. `POST /restore/messages/{id}` restores it."""
-    store = rem.store(with_message_session(context, message).scope)
-    await store.delete(await find_row(store, Message, message))
+async def delete_message(rem: RemDep, context: ContextDep, message: MessageName, erase: EraseOption = False) -> None:
+    """Delete one of the caller's own messages. `POST /restore/messages/{id}` restores it, unless it is erased."""
+    store = rem.for_user(with_message_session(context, message).scope).store
+    await retry_when_busy(lambda: delete_row(store, Message, message, erase=erase))
 
 
 async def find_readable_message(rem: Rem, context: AgentContext, name: str) -> Message:
     """Return the message with this id or key, from the caller's sessions or from a session shared with the caller."""
     try:
-        return await find_row(rem.store(context.scope), Message, name)
+        return await find_row(rem.for_user(context.scope).store, Message, name)
     except NotFoundError:
         message = await _find_shared_message(rem, context, name) if context.scope.user_id else None
         if message is None:
@@ -107,7 +108,7 @@ async def find_readable_message(rem: Rem, context: AgentContext, name: str) -> M
 
 
 async def _find_shared_message(rem: Rem, context: AgentContext, name: str) -> Message | None:
-    memory = rem.memory(context.scope)
+    memory = rem.for_user(context.scope).sessions
     key, message_id = MESSAGE_KEY.match(name), parse_uuid(name)
     if key is not None:
         index = int(key[2])
@@ -119,7 +120,7 @@ async def _find_shared_message(rem: Rem, context: AgentContext, name: str) -> Me
     for session in await memory.list_shared_sessions(MAX_SHARED_SESSIONS):
         session_ids_by_owner.setdefault(session.user_id, []).append(session.id)
     for owner, session_ids in session_ids_by_owner.items():
-        store = rem.store(Scope(context.tenant_id, owner))
+        store = rem.for_user(Scope(context.tenant_id, owner)).store
         for message in await store.find(Message, {"id": message_id, "session_id": session_ids}, limit=1):
             return message
     return None

@@ -48,7 +48,7 @@ async def list_moments(
         conditions.append(Compare("starts_timestamp", "<", until))
     filters = {"category": category, "moment_type": moment_type}
     conditions += [Compare(field, "=", value) for field, value in filters.items() if value is not None]
-    moments = await rem.store(scope).find(
+    moments = await rem.for_user(scope).store.find(
         Moment,
         And(conditions),
         order_by="-starts_timestamp, -created_at",
@@ -63,4 +63,4 @@ async def get_moment(
     rem: RemDep, scope: ScopeDep, key: Annotated[str, Path(description="The moment's key or id.")]
 ) -> Moment:
     """Return one moment by its key or id."""
-    return await find_row(rem.store(scope), Moment, key)
+    return await find_row(rem.for_user(scope).store, Moment, key)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from rem.administration import measure_storage
 from rem.api.dependencies import RemDep, ScopeDep
 from rem.api.routes.entities import EntityView, to_view
-from rem.dreaming.profiles.user_row import find_user_rows
+from rem.dreams.profiles.user_row import find_user_rows
 from rem.models import User
 
 router = APIRouter(tags=["entities"])
@@ -40,7 +40,7 @@ class Storage(BaseModel):
 @router.get("/profile", summary="Get the caller's profile")
 async def get_profile(rem: RemDep, scope: ScopeDep) -> Profile:
     """Return the row that stands for the caller. Correct it with `PATCH /entities/users/{id}`: dreams keep that."""
-    store = rem.store(scope)
+    store = rem.for_user(scope).store
     rows = [row for row in await find_user_rows(store) if not row.is_deleted]
     if not rows:
         return Profile(row=None, is_dreamt=False)

@@ -1,4 +1,4 @@
-"""`/query`: query the memory in REM's query language, in plain words or by a plan; parse and complete queries."""
+"""`/query`: query the memory in REM's query language, or in plain words; parse and complete queries."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from rem.api.openapi_errors import error_responses
 from rem.api.pagination import Page, make_rows_response
 from rem.app import Rem
 from rem.context import Scope
-from rem.errors import InvalidInputError
+from rem.db.database import taking_turns
+from rem.models.results import Note, NoteCode, Result, item_to_json
 from rem.query.completion import KnownKey, VerbHelp, find_keys, list_verbs
-from rem.query.language.parser import parse_query
-from rem.query.language.printer import print_query
-from rem.query.syntax_tree import Fuzzy, Query, Search, Traverse, to_json
+from rem.query.parser import parse_query
+from rem.query.printer import print_query
+from rem.query.tree import Fuzzy, Query, Search, Traverse, to_json
 from rem.tools.env import ToolEnv
-from rem.tools.search import ask_rem
+from rem.tools.search import ask_query_agent
 
 router = APIRouter(tags=["query"])
 
-Mode: TypeAlias = Literal["rem-dialect", "natural-language", "plain-words", "staged-plan"]
+Mode: TypeAlias = Literal["rem-dialect", "natural-language", "plain-words"]
 
 EXAMPLES: dict[str, Any] = {
     "lookup": {"summary": "By key", "value": {"query": "LOOKUP sarah-chen"}},
@@ -35,18 +36,6 @@ EXAMPLES: dict[str, Any] = {
     "natural": {
         "summary": "In natural language",
         "value": {"query": "who is sarah chen?", "mode": "natural-language"},
-    },
-    "plan": {
-        "summary": "A plan: the results of a query feed the next",
-        "value": {
-            "mode": "staged-plan",
-            "plan": {
-                "stages": [
-                    {"id": "people", "query": 'FUZZY "sarah" FROM users'},
-                    {"id": "known", "query": "TRAVERSE FROM {people.key} DEPTH 1"},
-                ]
-            },
-        },
     },
 }
 
@@ -56,9 +45,8 @@ class QueryRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    query: str | None = Field(default=None, description="The query or the question; not used with a plan.")
+    query: str = Field(description="The query or the question.")
     mode: Mode = Field(default="rem-dialect", description="The language of the query.")
-    plan: dict[str, Any] | None = Field(default=None, description="The stages, for `staged-plan`.")
     limit: int | None = Field(
         default=None,
         ge=1,
@@ -71,15 +59,22 @@ class QueryRequest(BaseModel):
     )
 
 
+class NoteOutput(BaseModel):
+    """A remark on a result. Programs decide by its code."""
+
+    code: NoteCode
+    text: str = Field(description="The remark for people.")
+
+
 class QueryResponse(BaseModel):
     """The rows of the result, best first. Except for SQL, rows have `table`, `key`, `record`, mostly a `score`."""
 
     model_config = ConfigDict(extra="allow")
 
-    query_type: str = Field(description="The verb of the result: LOOKUP, FUZZY, SEARCH, TRAVERSE, SQL, PLAN or AGENT.")
+    query_type: str = Field(description="The verb of the result: LOOKUP, FUZZY, SEARCH, TRAVERSE, SQL or AGENT.")
     results: list[dict[str, Any]]
     count: int
-    notes: list[str] | None = Field(
+    notes: list[NoteOutput] | None = Field(
         default=None, description="Remarks on the result, for example the query that was derived."
     )
     tree: dict[str, Any] | None = Field(default=None, description="With `explain`: the parsed query.")
@@ -122,19 +117,22 @@ async def query(
     """Run a query over the caller's own memory and the rows that the workspace shares.
 
     `rem-dialect`: LOOKUP, FUZZY, SEARCH, TRAVERSE or SQL. `natural-language`: a question or a name; an agent answers
-    it (`query_type` is then `AGENT`), or, without a language model, the nearest query. `plain-words`: a question or a
-    name; the nearest query answers it, never a language model. `staged-plan`: several queries, where the results of one
-    feed the next.
+    it (`query_type` is then `AGENT`), or, without a language model, the memory itself. `plain-words`: a question or a
+    name; the memory itself answers it, never a language model. The note `answer` is its answer (see `POST /ask`).
     """
+    tree = _override_limit(parse_query(request.query), request.limit) if request.mode == "rem-dialect" else None
     if request.mode == "natural-language":
-        answer = _answer_natural_language(request, rem, agents.env_with_delegate(context))
+        env = http.app.state.running_chats.count_agents(agents.env_with_delegate(context), http.scope)
+        answer = _answer_natural_language(request, rem, env)
     else:
-        answer = _run_in_turn(find_turns(http.scope), request, rem, context.scope)
+        answer = _run_in_turn(find_turns(http.scope), request, tree, rem, context.scope)
     result = await cancel_on_disconnect(http, answer)
-    if request.limit is not None and len(result["results"]) > request.limit:
-        result["results"] = result["results"][: request.limit]
-        result["count"] = request.limit
-    return await make_rows_response(result, "results")
+    if request.limit is not None:
+        result = result.keep_first(request.limit)
+    fields = result.describe(explain=request.explain) | {"results": result.list_items()}
+    if request.explain and tree is not None:
+        fields["tree"] = to_json(tree)
+    return await make_rows_response(fields, "results", item_to_json)
 
 
 @router.post("/query/parse", summary="Parse a query", responses=error_responses(400), dependencies=[JsonBody])
@@ -148,7 +146,7 @@ async def parse(request: ParseRequest) -> ParsedQuery:
 @router.get("/query/language", summary="Get the query language")
 async def get_query_language(rem: RemDep, scope: ScopeDep) -> QueryLanguage:
     """Return the verbs with their clauses, and the tables."""
-    return QueryLanguage(verbs=list_verbs(), tables=sorted(rem.store(scope).types.models))
+    return QueryLanguage(verbs=list_verbs(), tables=sorted(rem.for_user(scope).store.types.models))
 
 
 @router.get("/query/keys", summary="Complete a key")
@@ -160,47 +158,29 @@ async def complete_key(
     limit: Annotated[int, QueryParameter(ge=1, le=100, description="The maximum number of keys.")] = 10,
 ) -> Page[KnownKey]:
     """Return keys that begin with a text, in alphabetical order."""
-    keys = await find_keys(rem.store(scope), prefix, table=table, limit=limit + 1)
+    keys = await find_keys(rem.for_user(scope).store, prefix, table=table, limit=limit + 1)
     return Page[KnownKey](data=keys[:limit], has_more=len(keys) > limit)
 
 
-async def _run_in_turn(turns: asyncio.Semaphore, request: QueryRequest, rem: Rem, scope: Scope) -> dict[str, Any]:
+async def _run_in_turn(
+    turns: asyncio.Semaphore, request: QueryRequest, tree: Query | None, rem: Rem, scope: Scope
+) -> Result:
     async with turns:
-        return await _run_query(request, rem, scope)
+        with taking_turns(None):
+            if tree is None:
+                return await rem.for_user(scope).find(request.query)
+            return await rem.for_user(scope).query(tree, text=request.query)
 
 
-async def _run_query(request: QueryRequest, rem: Rem, scope: Scope) -> dict[str, Any]:
-    if request.mode == "staged-plan":
-        if request.plan is None or request.query is not None:
-            raise InvalidInputError('The mode staged-plan needs `plan` and no `query`: {"plan": {"stages": […]}}.')
-        return (await rem.run_plan(request.plan, user=scope)).as_json(explain=request.explain)
-    text = _require_query(request)
-    if request.mode == "plain-words":
-        return (await rem.ask(text, user=scope, limit=request.limit)).as_json(explain=request.explain)
-    tree = _override_limit(parse_query(text), request.limit)
-    result = (await rem.query(tree, text=text, user=scope)).as_json(explain=request.explain)
-    return {**result, "tree": to_json(tree)} if request.explain else result
-
-
-async def _answer_natural_language(request: QueryRequest, rem: Rem, env: ToolEnv) -> dict[str, Any]:
+async def _answer_natural_language(request: QueryRequest, rem: Rem, env: ToolEnv) -> Result:
     """Return the answer of the query agent or, without a language model, the rows of the nearest query."""
-    text = _require_query(request)
-    if not env.has_model:
-        return (await rem.ask(text, user=env.scope)).as_json(explain=request.explain)
-    answer = await ask_rem(env, text)
-    if "output" not in answer:
-        return answer
+    answer = await ask_query_agent(env, request.query)
+    if isinstance(answer, tuple):
+        result = await rem.for_user(env.scope).find(request.query)
+        return replace(result, notes=(*answer, *result.notes))
     output = answer["output"]
     row = output if isinstance(output, dict) else {"answer": output}
-    return {"query_type": "AGENT", "results": [row], "count": 1, "notes": [f"Answered by the agent {answer['agent']}."]}
-
-
-def _require_query(request: QueryRequest) -> str:
-    if request.plan is not None:
-        raise InvalidInputError('A `plan` needs "mode": "staged-plan".')
-    if request.query is None:
-        raise InvalidInputError('`query` is missing: {"query": "LOOKUP sarah-chen"}.')
-    return request.query
+    return Result("AGENT", rows=[row], notes=(Note("answered_by", f"Answered by the agent {answer['agent']}."),))
 
 
 def _override_limit(query: Query, limit: int | None) -> Query:

@@ -47,7 +47,7 @@ async def create_response(  # the headers are parameters to appear in the OpenAP
     if context.session_id is not None and all(message["role"] == "tool" for message in messages):
         messages = await _add_calls(request.app.state.rem, context, messages)
     chat = body.to_chat_request(messages)
-    stream = await agents.start(chat.to_agent_request(context, chat.question.text, is_remembered=body.store))
+    stream = await agents.start(chat.to_agent_request(context, chat.question.text))
     headers = {SESSION_HEADER: stream.session_id} if stream.session_id else {}
     encoder = ResponseEncoder(body, stream)
     if body.stream:
@@ -73,7 +73,7 @@ async def _add_calls(rem: Rem | None, context: AgentContext, results: list[dict[
     if rem is None:
         raise MemoryDisabledError
     context = await rem.resolve_session(context)
-    memory = rem.memory(context.scope)
+    memory = rem.for_user(context.scope).sessions
     session_id = UUID(str(context.session_id))
     turn = await memory.continue_turn(session_id)
     question, *later = await memory.get_messages(session_id, after=turn.message_index - 1)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from rem.api.dependencies import IdentityDep, RemDep
 from rem.api.openapi_errors import error_responses
 from rem.auth.identity import Role
-from rem.demo import DEMO_TENANT
+from rem.demo import DEMO_TENANT, count_sample_rows, load_workspace, remove_workspace
 from rem.errors import ForbiddenError
 
 router = APIRouter(prefix="/sample", tags=["entities"])
@@ -36,7 +36,7 @@ MayChangeDep = Annotated[bool, Depends(_may_change)]
 @router.get("", summary="Show whether the sample workspace is loaded")
 async def get_sample(rem: RemDep, may_change: MayChangeDep) -> SampleWorkspace:
     """Count the rows of the sample workspace."""
-    rows = await rem.count_demo_rows(tenant=DEMO_TENANT)
+    rows = await count_sample_rows(rem.for_user(tenant=DEMO_TENANT).store)
     return SampleWorkspace(tenant_id=DEMO_TENANT, rows=rows, may_change=may_change)
 
 
@@ -44,7 +44,7 @@ async def get_sample(rem: RemDep, may_change: MayChangeDep) -> SampleWorkspace:
 async def load_sample(rem: RemDep, may_change: MayChangeDep) -> SampleWorkspace:
     """Load the sample workspace into its own tenant. Loading it again changes nothing."""
     _require(may_change)
-    await rem.load_demo()
+    await load_workspace(rem.for_user(tenant=DEMO_TENANT).store)
     return await get_sample(rem, may_change)
 
 
@@ -52,7 +52,7 @@ async def load_sample(rem: RemDep, may_change: MayChangeDep) -> SampleWorkspace:
 async def remove_sample(rem: RemDep, may_change: MayChangeDep) -> SampleWorkspace:
     """Erase the sample workspace and the chats in its tenant. Rows that somebody edited stay."""
     _require(may_change)
-    await rem.remove_demo()
+    await remove_workspace(rem.for_user(tenant=DEMO_TENANT).store)
     return await get_sample(rem, may_change)
 
 

@@ -14,22 +14,23 @@ from rem.api.dependencies import ContextDep, JsonBody, RemDep, ScopeDep, resolve
 from rem.api.openapi_errors import error_responses
 from rem.api.pagination import Page, WindowDep
 from rem.api.routes.messages import MessageView
+from rem.api.row_lookup import EraseOption
 from rem.audit.entry import note_row
 from rem.context import Scope, resolve_user_id
 from rem.errors import InvalidInputError, NotFoundError
-from rem.forgetting.expiry import expire
-from rem.memory.card_answers import CardAnswer, prepare_card_answer
-from rem.memory.export_import import export_sessions
-from rem.memory.manager import MemoryManager
+from rem.forget.expiry import expire
 from rem.models import Session, SharedSession
-from rem.models.field_types import Label, UtcDateTime, check_text
-from rem.models.session import MAX_PROMPT_CHARS
+from rem.models.field_types import UtcDateTime, check_text
+from rem.models.session import MAX_PROMPT_CHARS, SessionName
+from rem.sessions.card_answers import CardAnswer, prepare_card_answer
+from rem.sessions.export_import import export_sessions
+from rem.sessions.manager import MemoryManager
 
 router = APIRouter(tags=["sessions"], dependencies=[JsonBody])
 
 EXPORT_TYPE = "application/x-ndjson"
 StorableText = Annotated[str, AfterValidator(check_text)]
-SessionName = Annotated[Label, AfterValidator(check_text)]
+StorableSessionName = Annotated[SessionName, AfterValidator(check_text)]
 SystemPrompt = Annotated[str, Field(max_length=MAX_PROMPT_CHARS), AfterValidator(check_text)]
 
 
@@ -82,7 +83,7 @@ class CreateSessionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "Planning the launch"}})
 
     id: UUID | None = Field(default=None, description="An id that the client chooses.")
-    name: SessionName | None = None
+    name: StorableSessionName | None = None
     description: StorableText | None = None
     agent: StorableText | None = Field(default=None, description="The agent of the session.")
     mode: StorableText = "normal"
@@ -95,7 +96,7 @@ class UpdateSessionRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"name": "The launch"}, "minProperties": 1})
 
-    name: SessionName | None = Field(default=None, description="The new name; null removes it.")
+    name: StorableSessionName | None = Field(default=None, description="The new name; null removes it.")
     system_prompt: SystemPrompt | None = Field(
         default=None, description="Instructions for every further turn of the session; null removes them."
     )
@@ -118,7 +119,7 @@ class CloneSessionRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: SessionName | None = Field(default=None, description="The name of the copy.")
+    name: StorableSessionName | None = Field(default=None, description="The name of the copy.")
     up_to: int | None = Field(
         default=None, ge=0, lt=2**31, strict=True, description="The index of the last message to copy."
     )
@@ -189,11 +190,11 @@ async def _get_session_target(
 ) -> _SessionTarget:
     context = await resolve_session(rem, context, session)
     note_row("sessions", UUID(context.session_id))
-    return _SessionTarget(rem.memory(context.scope), UUID(context.session_id))
+    return _SessionTarget(rem.for_user(context.scope).sessions, UUID(context.session_id))
 
 
 async def _get_memory(rem: RemDep, scope: ScopeDep) -> MemoryManager:
-    return rem.memory(scope)
+    return rem.for_user(scope).sessions
 
 
 SessionDep = Annotated[_SessionTarget, Depends(_get_session_target)]
@@ -224,7 +225,7 @@ async def create_session(
     """Create a session. `POST /chat/completions` also creates one for a new X-Session-Id."""
     create = create or CreateSessionRequest()
     context = context.in_session(str(create.id or uuid4()))
-    session = await rem.memory(context.scope).create_session(
+    session = await rem.for_user(context.scope).sessions.create_session(
         create.system_prompt,
         create.metadata,
         session_id=UUID(context.session_id),
@@ -272,7 +273,7 @@ async def change_session(target: SessionDep, change: UpdateSessionRequest) -> Se
 @router.delete("/sessions/{session}", status_code=204, summary="Delete a session", responses=error_responses(404))
 async def delete_session(
     target: SessionDep,
-    erase: Annotated[bool, Query(description="Erase it for good, even if it was deleted before.")] = False,
+    erase: EraseOption = False,
 ) -> None:
     """Delete one of the caller's own sessions with its messages. It can be restored, unless it is erased."""
     await target.memory.delete_session(target.session_id, erase=erase)

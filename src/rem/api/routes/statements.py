@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from rem.api.dependencies import RemDep, ScopeDep
 from rem.api.openapi_errors import error_responses
 from rem.api.routes.moments import Time
-from rem.dreaming.history import StatementRecord, list_statement_page
+from rem.dreams.history import StatementRecord, list_statement_page
 
 router = APIRouter(prefix="/statements", tags=["dreams"])
 
@@ -35,5 +35,5 @@ async def list_statements(
     limit: Annotated[int, Query(ge=1, le=1000, description="The maximum number of statements.")] = 100,
 ) -> StatementList:
     """List what dreams have derived for the caller, also what was replaced since, each with its sources."""
-    page = await list_statement_page(rem.store(scope), key, at=at, limit=limit, with_links=with_links)
+    page = await list_statement_page(rem.for_user(scope).store, key, at=at, limit=limit, with_links=with_links)
     return StatementList(data=page.statements, total=page.total, hidden_links=page.hidden_links)

@@ -17,7 +17,7 @@ async def list_tool_gaps(rem: RemDep, scope: ScopeDep, window: WindowDep) -> Pag
 
     Each agent and tool is listed once, with the number of calls and the task of the last one.
     """
-    gaps = await rem.store(scope).find(
+    gaps = await rem.for_user(scope).store.find(
         ToolGap, order_by="-occurrences, -updated_at", limit=window.fetch_limit, offset=window.offset
     )
     return Page[ToolGap].model_construct(**window.slice_page(gaps))

@@ -41,8 +41,8 @@ export function useAttachments(): {
         const controller = new AbortController();
         controllers.current.set(id, controller);
         setAttachments((old) => [...old, { id, name: file.name, state: "reading", note: texts.chat.reading }]);
-        const showProgress = (share: number) =>
-          change(id, { note: share < 1 ? texts.chat.sending(Math.floor(share * 100)) : texts.chat.reading });
+        const showProgress = (share: number | null) =>
+          change(id, { note: share !== null && share < 1 ? texts.chat.sending(Math.floor(share * 100)) : texts.chat.reading });
         upload(file, showProgress, controller.signal).then(
           (part) => change(id, part),
           (error: unknown) => change(id, { state: "failed", note: describeError(error) }),
@@ -60,7 +60,7 @@ export function useAttachments(): {
   return { attachments, add, remove };
 }
 
-async function upload(file: File, onProgress: (share: number) => void, signal: AbortSignal): Promise<Partial<Attachment>> {
+async function upload(file: File, onProgress: (share: number | null) => void, signal: AbortSignal): Promise<Partial<Attachment>> {
   let stored = await uploadFile(file, file.name, onProgress, signal);
   for (let wait = FIRST_POLL_MS; stored.status === "pending" || stored.status === "processing"; wait = POLL_MS) {
     await new Promise((resolve) => setTimeout(resolve, wait));

@@ -15,8 +15,8 @@ export interface Upload {
   id: number;
   name: string;
   size: number;
-  /** The share that is sent, 0 to 1. */
-  share: number;
+  /** The share that is sent, 0 to 1; null while the server takes no more files. */
+  share: number | null;
   error: string | null;
 }
 
@@ -77,8 +77,10 @@ export function UploadList({ uploads, onCancel }: { uploads: readonly Upload[]; 
               </p>
             ) : (
               <>
-                <progress className={styles.progress} max={1} value={upload.share} aria-label={texts.files.progress(upload.name)} />
-                <p className={styles.facts}>{texts.files.sent(Math.round(upload.share * 100), formatBytes(upload.size))}</p>
+                <progress className={styles.progress} max={1} value={upload.share ?? 0} aria-label={texts.files.progress(upload.name)} />
+                <p className={styles.facts}>
+                  {upload.share === null ? texts.files.waits : texts.files.sent(Math.round(upload.share * 100), formatBytes(upload.size))}
+                </p>
               </>
             )}
           </div>

@@ -30,9 +30,9 @@ export function Results({ question, response }: Props) {
         <Explanation response={response} />
       </header>
       {response.notes?.map((note) => (
-        <p key={note} className={styles.note}>
+        <p key={note.text} className={styles.note}>
           <Icon name="info" size={16} />
-          <span>{note}</span>
+          <span>{note.text}</span>
         </p>
       ))}
       {response.results.length === 0 && (

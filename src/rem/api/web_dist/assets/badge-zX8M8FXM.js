@@ -1,1 +1,0 @@
-import{H as e}from"./page-frame-CqN1NzJk.js";var t={badge:`_badge_w9nzi_1`,neutral:`_neutral_w9nzi_13`,accent:`_accent_w9nzi_18`,positive:`_positive_w9nzi_23`,warning:`_warning_w9nzi_28`,danger:`_danger_w9nzi_33`},n=e();function r({tone:e=`neutral`,children:r}){return(0,n.jsx)(`span`,{className:`${t.badge} ${t[e]}`,children:r})}export{r as t};
