@@ -29,7 +29,7 @@ from rem.db.embedded.postmaster import Address
 from rem.db.embedded.server import EmbeddedServer
 from rem.db.preflight import read_server_info
 from rem.db.store import Store
-from rem.embeddings.factory import open_embedder
+from rem.search.embedder_factory import open_embedder
 from rem.settings import EmbeddingSettings, PostgresSettings, Settings
 
 _T = TypeVar("_T")
@@ -42,9 +42,9 @@ _ROOM = 6_000_000_000
 _DATABASE_FIXTURES = {"dsn", "empty_dsn", "home"}
 _SERVER_TESTS = ("tests/api", "tests/audio", "tests/db/embedded", "tests/deployment", "tests/security", "tests/web")
 _BROWSER_TESTS = "tests/web"
-_FAST_DATABASE_TESTS = ("tests/models", "tests/query", "tests/retrieval", "tests/tools")
+_FAST_DATABASE_TESTS = ("tests/models", "tests/query", "tests/search", "tests/tools")
 _PROCESS_HELPERS = (
-    *("tests.rem_command", "tests.forked_process", "tests.terminal"),
+    *("tests.rem_command", "tests.forked_process", "tests.terminal", "tests.bench.bench_command"),
     *("tests.api.live_server", "tests.db.embedded.processes", "rem.db.embedded.server"),
 )
 _SETTINGS = (
@@ -303,19 +303,19 @@ async def rem(settings: Settings) -> AsyncIterator[Rem]:
 @pytest.fixture
 def alice(rem: Rem) -> Store:
     """Alice's memory."""
-    return rem.store("alice@example.com")
+    return rem.for_user("alice@example.com").store
 
 
 @pytest.fixture
 def bob(rem: Rem) -> Store:
     """Bob's memory."""
-    return rem.store("bob@example.com")
+    return rem.for_user("bob@example.com").store
 
 
 @pytest.fixture
 def shared(rem: Rem) -> Store:
     """What the tenant shares."""
-    return rem.store()
+    return rem.for_user().store
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, TypeAlias
 
+import psutil
+
 Stream: TypeAlias = int | IO[str] | IO[bytes]
 """A descriptor, an open file, or one of the constants PIPE and DEVNULL of `subprocess`."""
 _SCRIPT = Path(__file__).with_name("fork_server.py")
@@ -140,6 +142,17 @@ class ForkedProcess:
     def kill(self) -> None:
         """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
+
+    def kill_with_children(self) -> None:
+        """Kill a supervisor and its children, which would otherwise end by themselves in good order."""
+        try:
+            children = psutil.Process(self.pid).children()
+        except psutil.NoSuchProcess:
+            return
+        self.kill()
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from rem.app import Rem
 from rem.db.load import LoadReport, load
 from rem.db.maintenance import check_mirrors
 from rem.db.store import Store
-from rem.demo import DEMO_TENANT, read_workspace
+from rem.demo import DEMO_TENANT, load_workspace, read_workspace, remove_workspace
 from rem.models import Moment, Ontology, Resource, User
 
 
@@ -68,11 +68,11 @@ async def test_loading_the_workspace_again_changes_nothing(shared: Store, report
 
 
 async def test_workspace_is_in_nobodys_answers(rem: Rem) -> None:
-    await rem.load_demo()
+    await load_workspace(rem.for_user(tenant=DEMO_TENANT).store)
     for user in (None, "alice@example.com"):
-        assert (await rem.query('SEARCH "quarterly report" LIMIT 5', user=user)).results == []
-        assert (await rem.query("LOOKUP sarah-chen", user=user)).results == []
-    assert (await rem.query("LOOKUP sarah-chen", tenant=DEMO_TENANT)).count == 1
+        assert (await rem.for_user(user).query('SEARCH "quarterly report" LIMIT 5')).hits == []
+        assert (await rem.for_user(user).query("LOOKUP sarah-chen")).hits == []
+    assert (await rem.for_user(tenant=DEMO_TENANT).query("LOOKUP sarah-chen")).count == 1
 
 
 async def test_removal_erases_the_workspace_and_nothing_else(rem: Rem, shared: Store, report: LoadReport) -> None:
@@ -81,19 +81,19 @@ async def test_removal_erases_the_workspace_and_nothing_else(rem: Rem, shared: S
     await shared.upsert(own.model_copy(update={"content": "Our own report."}))
     (deleted,) = await shared.lookup("mike-johnson")
     await shared.delete(deleted)
-    removed = await rem.remove_demo(tenant=shared.scope.tenant_id)
+    removed = await remove_workspace(shared)
     assert (len(removed.erased), removed.kept) == (report.rows - 1, ["resources/quarterly-report"])
     assert await shared.lookup("sarah-chen") == []
     assert await shared.find(User, with_deleted=True) == []
     assert [row.key for row in await shared.lookup("Garden", "quarterly-report")] == ["garden", "quarterly-report"]
     assert (await shared.get(Resource, note.id)).content == "Water the tomatoes."
-    again = await rem.remove_demo(tenant=shared.scope.tenant_id)
+    again = await remove_workspace(shared)
     assert (again.erased, again.kept) == ([], ["resources/quarterly-report"])
     assert (await check_mirrors(rem.database)).is_exact
 
 
 async def test_rows_of_users_are_not_removed(rem: Rem, alice: Store) -> None:
     await load(alice, read_workspace())
-    removed = await rem.remove_demo(tenant=alice.scope.tenant_id)
+    removed = await remove_workspace(rem.for_user(tenant=alice.scope.tenant_id).store)
     assert (removed.erased, removed.kept) == ([], [])
     assert len(await alice.lookup("sarah-chen")) == 1

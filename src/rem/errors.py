@@ -47,6 +47,12 @@ class PrivacyError(InvalidInputError):
     code = "privacy_refused"
 
 
+class SessionNameError(InvalidInputError):
+    """A session cannot be named with a UUID, which is read as its id: choose a name, or give the UUID as the id."""
+
+    code = "session_name"
+
+
 class QuerySyntaxError(InvalidInputError):
     """The query is not written in REM's query language."""
 
@@ -271,6 +277,15 @@ class PhoenixError(RemError):
     code = "phoenix_unavailable"
 
 
+class QueueFullError(RemError):
+    """Too many of your jobs wait: try again soon."""
+
+    exit_code = 4
+    code = "queue_full"
+    retry_after = 2
+    """Seconds after which another try may succeed."""
+
+
 class ToolFailedError(RemError):
     """A tool failed."""
 
@@ -281,6 +296,18 @@ class ServerStoppingError(RemError):
     """The server is stopping and cannot finish the answer: ask again in a moment."""
 
     code = "server_stopping"
+
+
+class TooManyChatsError(RemError):
+    """The caller has too many running chats: wait for one of their answers."""
+
+    code = "too_many_chats"
+
+
+class TooManyQueriesError(RemError):
+    """The caller has too many queries that run or wait: wait for one of their results."""
+
+    code = "too_many_queries"
 
 
 class AudioError(RemError):

@@ -17,7 +17,7 @@ _PATTERNS = (
     # Headers, in the forms `Authorization: …`, `authorization=…`, `'authorization': '…'` and `(b'cookie', b'…')`.
     (
         re.compile(
-            r"""(\b(?:proxy-)?(?:authorization|set-cookie|cookie|x-api-key)(?:\s*[:=]|['"]\s*[:=,])\s*)"""
+            r"""(\b(?:proxy-)?(?:authorization|set-cookie|cookie|x-api-key)(?:\s*[:=]|['"]\s*[:=,])\s*+)"""
             r"""(b?"[^"]*"|b?'[^']*'|[^\r\n]+)""",
             re.IGNORECASE,
         ),
@@ -27,7 +27,7 @@ _PATTERNS = (
     # A query string, or a form: everything that is named like a secret.
     (re.compile(rf"([?&;](?:{_PARAMETERS})=)[^&\s'\"#]*", re.IGNORECASE), rf"\1{MASK}"),
     # The password in an address.
-    (re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s/:@'\"]*:)[^\s/@'\"]+@", re.IGNORECASE), rf"\1{MASK}@"),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://[^\s/:@'\"]*:)[^\s/@'\"]+@", re.IGNORECASE), rf"\1{MASK}@"),
     # Keys and tokens by their form: of REM, OpenAI, Anthropic, GitHub, Slack, AWS, Google; JSON web tokens.
     (
         re.compile(

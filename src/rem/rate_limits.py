@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 5.0
 """Time for which a process counts by itself after the database has not answered."""
 MAX_LOCAL_CALLERS = 100_000
+"""Callers that a process counts by itself. One more lets it forget the caller that has not called for the longest time.
+
+Nobody gains by that: to be forgotten, one must be silent while 100,000 others call, and each of these has an allowance
+of its own. A caller that goes on is not forgotten. Counters that callers share would let a few of them use up the
+allowance of everyone."""
 
 
 class RateLimit(NamedTuple):
@@ -78,7 +84,7 @@ class RateLimiter:
         self._database = None if database is None or database.server_info.is_replica else database
         self._limits = {tier: parse_rate(getattr(settings, tier.value)) for tier in Tier}
         self._timeout_seconds = settings.timeout_seconds
-        self._local_counts: dict[LimitedCaller, tuple[int, float]] = {}
+        self._local_counts: OrderedDict[LimitedCaller, tuple[int, float]] = OrderedDict()
         self._retry_at = 0.0
         self._running: set[asyncio.Task[Allowance]] = set()
 
@@ -125,10 +131,10 @@ class RateLimiter:
         used, ends_at = self._local_counts.get(caller, (0, 0.0))
         if ends_at <= now:
             used, ends_at = 0, now + limit.seconds
-        if len(self._local_counts) >= MAX_LOCAL_CALLERS:
-            self._local_counts = {key: count for key, count in self._local_counts.items() if count[1] > now}
-        if len(self._local_counts) < MAX_LOCAL_CALLERS or caller in self._local_counts:
-            self._local_counts[caller] = (used + 1, ends_at)
+        self._local_counts[caller] = (used + 1, ends_at)
+        self._local_counts.move_to_end(caller)
+        if len(self._local_counts) > MAX_LOCAL_CALLERS:
+            self._local_counts.popitem(last=False)
         return Allowance(limit.requests, used + 1, ends_at - now)
 
     async def close(self) -> None:

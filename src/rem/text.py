@@ -19,7 +19,7 @@ _MESSAGE_KEY = re.compile(r"\Asession-([0-9a-f]{4})[0-9a-f-]{32}(-msg-[0-9]+)\Z"
 _ANY_WORD = re.compile(rf"[{CJK}]|[^\W_{CJK}]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 _LAST_WORD = re.compile(r"(?<![^\s(\[\"'“„])([^\W\d_]{1,8}(?:\.[^\W\d_]{1,3})*)\.\Z")
-_NEXT_WORD = re.compile(r"[\"'“„(\[]*(\w+)")
+_match_next_word = re.compile(r"[\"'“„(\[]*(\w+)").match
 
 
 def _parse_words(*lists: str) -> frozenset[str]:
@@ -87,8 +87,33 @@ ABBREVIATIONS_BEFORE_LOWER_CASE = _parse_words("inc ltd co corp etc usw gmbh a.m
 ABBREVIATIONS_BEFORE_DIGIT = _parse_words("no nr art abs p sec ch")
 """A full stop after one of these does not end a sentence if a digit follows."""
 MAX_FRONT_MATTER_CHARS = 50_000
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_YAML_START = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:[^\s:#-][^\n:]*:(?:\s|\Z)|\Z)")
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_YAML_START = re.compile(r"\A\s*(?:#[^\n]*\n\s*)*(?:[^\s:#-][^\n:]*:(?:\s|\Z)|\Z)")
+
+
+class BoundedPattern:
+    """A regular expression whose time may grow faster than the text: it matches no text of more than `max_chars`."""
+
+    def __init__(self, pattern: re.Pattern[str], max_chars: int) -> None:
+        self._pattern = pattern
+        self.max_chars = max_chars
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Return the first match; None in a text that is too long."""
+        return self._pattern.search(text) if len(text) <= self.max_chars else None
+
+    def fullmatch(self, text: str) -> re.Match[str] | None:
+        """Return the match of the whole text; None for a text that is too long."""
+        return self._pattern.fullmatch(text) if len(text) <= self.max_chars else None
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield each match; none in a text that is too long."""
+        return self._pattern.finditer(text) if len(text) <= self.max_chars else iter(())
+
+
+def compile_bounded(pattern: str, max_chars: int, flags: int = 0) -> BoundedPattern:
+    """Compile a regular expression for texts of at most `max_chars` characters. A test measures it with such texts."""
+    return BoundedPattern(re.compile(pattern, flags), max_chars)
 
 
 def clean_text(text: str, replacement: str = REPLACEMENT) -> str:
@@ -159,7 +184,7 @@ def _is_sentence_end(text: str, before: int, after: int) -> bool:
     word = _LAST_WORD.search(text, max(0, before - 20), before)
     if word is None:
         return True
-    last, following = word.group(1), _NEXT_WORD.match(text, after)
+    last, following = word.group(1), _match_next_word(text, after)
     next_word = following.group(1) if following else ""
     if len(last) == 1 and last.isupper():
         # "S. Chen" is a name. After "plan B. We" a new sentence begins.
@@ -181,27 +206,6 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
     if similar:
         return f" Did you mean {similar[0]}?"
     return f" There are {', '.join(choices)}." if 0 < len(choices) <= MAX_LISTED_CHOICES else ""
-
-
-_CONTRACTIONS = re.compile(
-    r"\b(?:(?P<negated>is|are|was|were|do|does|did|has|have|had|ca|wo|could|would|should)nt"
-    r"|(?P<subject>he|she|that|there|what|where|who|how)s|(?P<own>i)(?P<verb>m|ve)|(?P<plural>they|we|you)(?P<are>re|ve)"
-    r"|its(?= (?:now|not|on|at|in|the|an?|going|been|next|still|off|over|back|gone|only|just|called|moved)\b))\b",
-    re.IGNORECASE,
-)
-
-
-def restore_apostrophes(text: str) -> str:
-    """Return a text with the apostrophes that people leave out in messages: doesnt, im, its now."""
-    return _CONTRACTIONS.sub(_restore_apostrophe, text)
-
-
-def _restore_apostrophe(match: re.Match[str]) -> str:
-    word = match.group()
-    if match["negated"]:
-        return f"{word[:-2]}n't"
-    ending = len(match["verb"] or match["are"] or "s")
-    return word if word.lower() == "were" else f"{word[:-ending]}'{word[-ending:]}"
 
 
 def shorten_message_key(key: str) -> str:

@@ -21,7 +21,7 @@ def environment(dsn: str) -> dict[str, str]:
 
 
 async def test_user_is_added_changed_and_erased(rem: Rem, environment: dict[str, str]) -> None:
-    await rem.store(ALICE).upsert(Resource(name="Plan", content="x"))
+    await rem.for_user(ALICE).store.upsert(Resource(name="Plan", content="x"))
     changed = output("admin", "set-user", ALICE, "--role", "admin", "--tier", "pro", "--disable", settings=environment)
     assert changed == f"{ALICE}: role admin, tier pro, disabled\n"
     (user,) = json.loads(output("admin", "users", "--json", settings=environment))
@@ -40,7 +40,7 @@ async def test_user_is_added_changed_and_erased(rem: Rem, environment: dict[str,
 
 
 async def test_log_names_some_rows_and_json_all(rem: Rem, environment: dict[str, str]) -> None:
-    await rem.store(ALICE).upsert_many([Resource(name=f"Plan {number}", content="x") for number in range(5)])
+    await rem.for_user(ALICE).store.upsert_many([Resource(name=f"Plan {number}", content="x") for number in range(5)])
     output("delete", *(f"plan-{number}" for number in range(5)), "--user", ALICE, settings=environment)
     shown = output("audit", "log", settings=environment)
     assert shown.count("resources/") == 3

@@ -150,7 +150,7 @@ def test_missing_tools_are_listed_for_one_user_and_for_all(here: Settings, dsn: 
     async def store() -> None:
         async with Rem.open(settings_for(dsn)) as opened:
             for user in ("alice@example.com", "bob@example.com", "alice@example.com"):
-                await store_tool_gaps(opened.store(user), [report], None)
+                await store_tool_gaps(opened.for_user(user).store, [report], None)
 
     asyncio.run(store())
     of_alice, of_all = (output(*command, settings=here) for command in read_commands(DOCS / "agents.md", "gaps"))

@@ -28,7 +28,7 @@ def ask(dsn: str, text: str) -> Approval:
     async def request() -> Approval:
         async with Rem.open(settings_for(dsn)) as opened:
             proposal = Proposal("remember", {"text": text}, "Keep a statement.", "Keep it?")
-            return await opened.approvals(_USER).request(proposal, Origin())
+            return await opened.for_user(_USER).approvals.request(proposal, Origin())
 
     return asyncio.run(request())
 

@@ -29,7 +29,7 @@ def test_load_indexes_the_rows(env: Settings, tmp_path: Path) -> None:
     _load(env, tmp_path)
     found = json.loads(output("query", 'SEARCH "sencha"', "--json", settings=env))
     assert [row["key"] for row in found["results"]] == ["tea"]
-    assert "words alone" in found["notes"][0]
+    assert found["notes"][0]["code"] == "words_only"
 
 
 async def test_doctor_reports_an_unindexed_row_and_rescan_indexes_it(

@@ -35,17 +35,3 @@ def test_removal_erases_the_chats_of_the_demo_tenant_only(dsn: str) -> None:
     assert "sample rows and 1 chat of the tenant demo." in output("demo", "--remove", settings=env)
     assert json.loads(output("sessions", "list", "--tenant", "demo", "--json", settings=env)) == []
     assert len(json.loads(output("sessions", "list", "--json", settings=env))) == 1
-
-
-def test_rows_of_an_earlier_version_are_reported_and_removed(dsn: str) -> None:
-    env = {"POSTGRES__CONNECTION_STRING": dsn}
-    output("demo", "--tenant", "default", settings=env)
-    output("db", "load", str(Path(__file__).parent / "own_row.yaml"), settings=env)
-    loaded = rem("demo", settings=env)
-    assert "The tenant default also holds" in loaded.stderr
-    assert "demo --remove --tenant default" in loaded.stderr
-    removed = output("demo", "--remove", settings=env)
-    assert removed.count("sample rows of the tenant") == 2
-    assert rem("lookup", "sarah-chen", settings=env).returncode == 3
-    assert output("lookup", "own-row", settings=env).startswith("resources/own-row")
-    assert rem("demo", settings=env).stderr == ""

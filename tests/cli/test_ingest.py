@@ -17,7 +17,6 @@ from rem.db.embedded.server import EmbeddedServer
 from rem.db.maintenance import check_mirrors
 from rem.db.store import Store
 from rem.ingest.models import IngestOptions
-from rem.ingest.pipeline import Pipeline
 from rem.ingest.sources.fetch import list_sources
 from rem.ingest.sources.policy import UNRESTRICTED
 from rem.models import File, Ontology, Resource, Schema
@@ -227,7 +226,8 @@ def test_watch_takes_neither_dry_run_nor_json(command: dict[str, str], docs: Pat
 
 async def ingest_folder(rem: Rem, folder: Path, user: str) -> None:
     listing = await list_sources(str(folder), UNRESTRICTED, rem.settings.ingest)
-    report = await Pipeline(rem.ingester(user), UNRESTRICTED, rem.settings.ingest, IngestOptions()).run(listing.sources)
+    ingester = rem.for_user(user).ingester(policy=UNRESTRICTED)
+    report = await ingester.ingest_sources(listing.sources, IngestOptions())
     assert not report.failures
 
 
@@ -293,7 +293,7 @@ async def test_killed_database_does_not_change_the_result(home: Path, tmp_path: 
     assert not report["counts"].get("failed")
     async with Rem.open(Settings(rem_home=home)) as rem:
         await ingest_folder(rem, folder, "bob@example.com")
-        alice, bob = rem.store(ALICE), rem.store("bob@example.com")
+        alice, bob = rem.for_user(ALICE).store, rem.for_user("bob@example.com").store
         assert await alice.count(File) == 150
         assert await everything(alice) == await everything(bob)
         assert (await check_mirrors(rem.database)).is_exact

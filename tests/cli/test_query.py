@@ -38,7 +38,7 @@ async def env(rem: Rem, dsn: str, tmp_path: Path) -> dict[str, str]:
     """Load a small workspace, and return the settings."""
     path = tmp_path / "workspace.yaml"
     path.write_text(_WORKSPACE, encoding="utf-8")
-    await rem.load(path)
+    await rem.for_user().load(path)
     return {"POSTGRES__CONNECTION_STRING": dsn}
 
 
@@ -132,7 +132,7 @@ def test_empty_result_succeeds_and_bad_query_fails(env: dict[str, str]) -> None:
 
 
 async def test_query_reads_stdin_and_respects_the_user(env: dict[str, str], rem: Rem) -> None:
-    await rem.store("alice@example.com").upsert(Resource(name="diary", content="mine"))
+    await rem.for_user("alice@example.com").store.upsert(Resource(name="diary", content="mine"))
     asked = run("query", "-", "--user", "alice@example.com", "--json", settings=env, stdin="LOOKUP diary;\n")
     assert json.loads(asked.stdout)["count"] == 1
     for someone in (["--user", "bob@example.com"], ["--user", "alice@example.com", "--tenant", "other"]):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rem import Rem
-from rem.forgetting.change_requests import ChangeRequest
+from rem.forget.change_requests import ChangeRequest
 from tests.rem_command import output, rem
 
 _USER = "zoe@example.com"
@@ -89,7 +89,7 @@ def test_a_person_confirms_or_rejects_what_an_agent_proposed(env: dict[str, str]
 
     async def propose() -> ChangeRequest:
         async with Rem.open(Settings.model_validate({"postgres": {"connection_string": dsn}})) as opened:
-            return await opened.changes(_USER).request_forget("my sign")
+            return await opened.for_user(_USER).changes.request_forget("my sign")
 
     output("remember", "My sign is Leo.", settings=env)
     first, second = asyncio.run(propose()), asyncio.run(propose())

@@ -67,7 +67,7 @@ def test_workers_and_a_command_share_one_embedded_server(home: Path) -> None:
         found = output("lookup", "sarah-chen", "--tenant", "demo", settings={"REM_HOME": str(home)})
         assert found.startswith("users/sarah-chen")
         children = psutil.Process(process.pid).children()
-        assert len([child for child in children if "spawn_main" in " ".join(child.cmdline())]) == 2
+        assert len([child for child in children if "serve" in child.cmdline()]) == 2
         assert EmbeddedServer(home).status().running
 
 
@@ -192,6 +192,71 @@ def test_reload_runs_the_server_in_a_child_process(dsn: str) -> None:
         assert psutil.Process(process.pid).children()
 
 
+FREEZE_ON_SIGUSR1 = """
+import os, pathlib, re, signal
+
+def freeze(*_):
+    pathlib.Path(__file__).with_name(f"frozen-{os.getpid()}").touch()
+    re.fullmatch(r"(a|a)*b", "a" * 60)
+
+signal.signal(signal.SIGUSR1, freeze)
+"""
+"""A module that Python imports when it starts: the signal makes the process search without an end."""
+
+
+def freeze(process: psutil.Process, folder: Path) -> None:
+    process.send_signal(signal.SIGUSR1)
+    while not (folder / f"frozen-{process.pid}").exists():
+        time.sleep(0.02)
+
+
+def find_server_process(process: ForkedProcess) -> psutil.Process:
+    (child,) = psutil.Process(process.pid).children()
+    return child
+
+
+def test_frozen_server_is_replaced_and_a_frozen_one_is_stopped(dsn: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(FREEZE_ON_SIGUSR1)
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    settings = {"POSTGRES__CONNECTION_STRING": dsn, "PYTHONPATH": str(tmp_path), "API__FREEZE_SECONDS": "3"}
+    process = start_rem("serve", "--port", str(port), settings=settings, stderr=subprocess.PIPE)
+    try:
+        _wait_until_ready(address, process)
+        first = find_server_process(process)
+        freeze(first, tmp_path)
+        # The connection waits in the socket, which stays open, until the next process accepts it.
+        assert httpx.get(f"{address}/health/ready", timeout=180).status_code == 200
+        second = find_server_process(process)
+        assert second.pid != first.pid
+        freeze(second, tmp_path)
+        process.terminate()
+        _, log = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGKILL
+    assert not second.is_running()
+    assert f"Process {first.pid} has not answered for 3 s" in log
+    assert log.count("REM listens on ") == 1
+
+
+def test_killed_server_process_is_replaced(dsn: str) -> None:
+    with serving(settings={"POSTGRES__CONNECTION_STRING": dsn}) as (address, process):
+        first = find_server_process(process)
+        first.kill()
+        assert httpx.get(f"{address}/health/ready", timeout=180).status_code == 200
+        assert find_server_process(process).pid != first.pid
+
+
+def test_killed_supervisor_leaves_nothing_on_the_port(dsn: str) -> None:
+    with serving(settings={"POSTGRES__CONNECTION_STRING": dsn}) as (address, process):
+        child = find_server_process(process)
+        process.kill()
+        child.wait(timeout=60)
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{address}/health/live")
+
+
 def test_log_has_the_path_template_and_no_content(dsn: str) -> None:
     port = free_port()
     command = ("serve", "--port", str(port), "--log-level", "info")
@@ -205,7 +270,7 @@ def test_log_has_the_path_template_and_no_content(dsn: str) -> None:
         _, log = process.communicate(timeout=30)
     (line,) = [line for line in log.splitlines() if "request-7" in line]
     assert "INFO GET /api/v1/entities/{table}/{key} 404" in line
-    assert "Uvicorn running" in log
+    assert "Started server process" in log
     assert "hunter2" not in log
     assert process.returncode == 0
 

@@ -12,10 +12,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from rem.app import Rem
-from tests.memory.sample_messages import assistant_message, tool_call, user_message
-from tests.memory.test_sqlite_import import memory_file
 from tests.rem_command import output
 from tests.rem_command import rem as run
+from tests.sessions.sample_messages import assistant_message, tool_call, user_message
+from tests.sessions.test_sqlite_import import memory_file
 from tests.test_docs import DOCS, read_commands
 
 _TIME = "2025-03-01 10:00:00"
@@ -33,7 +33,7 @@ def command(dsn: str) -> Command:
 async def stored_session(rem: Rem) -> UUID:
     """Store a session of Alice with three messages, and return its id."""
     session_id = uuid4()
-    await rem.memory("alice@example.com").append(
+    await rem.for_user("alice@example.com").sessions.append(
         session_id,
         [
             user_message("Which cheese is best?"),
@@ -56,7 +56,7 @@ async def test_sessions_are_listed_and_shown(command: Command, stored_session: U
     assert "Gouda, of course." in shown
     assert len(json.loads(command("show", str(stored_session), "--json"))["messages"]) == 3
     assert command("list", "--shared") == ""
-    await rem.memory("alice@example.com").share_session(stored_session, "bob@example.com")
+    await rem.for_user("alice@example.com").sessions.share_session(stored_session, "bob@example.com")
     (shared,) = json.loads(command("list", "--shared", "--json", user="bob@example.com"))
     assert shared["id"] == str(stored_session)
 
@@ -91,7 +91,7 @@ async def test_sessions_are_cleared_deleted_and_pruned(
     output("restore", "sessions", str(stored_session), "--user", "alice@example.com", settings=settings)
     assert command("prune", "--days", "30", "--yes") == "Deleted 0 sessions.\n"
     assert json.loads(command("prune", "--days", "0", "--yes", "--json")) == {"deleted": 1}
-    await rem.memory("alice@example.com").restore_session(stored_session)
+    await rem.for_user("alice@example.com").sessions.restore_session(stored_session)
     assert command("delete", str(stored_session), "--erase", "--yes") == f"Erased {stored_session}.\n"
 
 
@@ -129,6 +129,7 @@ async def test_input_errors_are_explained(dsn: str, tmp_path: Path, stored_sessi
         (("import", str(tmp_path), "--user", "a"), 2, "cannot be read: Is a directory"),
         (("export", "-o", str(tmp_path / "no" / "where"), "--user", "a"), 2, "cannot be written"),
         (("clear", str(stored_session), "--user", "alice@example.com"), 1, "[y/N]:\nAborted"),
+        (("rename", str(stored_session), str(uuid4()), "--user", "alice@example.com"), 2, "choose a name"),
     ):
         done = run("sessions", *words, settings=settings)
         assert (done.returncode, text in done.stderr) == (code, True), (words, done.stderr)

@@ -9,8 +9,8 @@ import pytest
 import rem.cli as commands
 from rem.app import Rem
 from rem.cli.terminal_text import escape_control_characters
-from rem.memory.message import NewMessage
 from rem.models import Role
+from rem.sessions.message import NewMessage
 from tests.terminal import Terminal
 
 ATTACK = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
@@ -34,10 +34,10 @@ def test_control_characters_are_shown() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 async def test_stored_text_does_not_control_the_terminal(command: tuple[str, ...], rem: Rem, dsn: str) -> None:
-    await rem.memory(USER).create_session(description=f"A treasure {ATTACK}")
-    session = await rem.memory(USER).create_session(name="attack", description=f"A treasure {ATTACK}")
+    await rem.for_user(USER).sessions.create_session(description=f"A treasure {ATTACK}")
+    session = await rem.for_user(USER).sessions.create_session(name="attack", description=f"A treasure {ATTACK}")
     message = NewMessage(role=Role.USER, content=f"The treasure is here {ATTACK} on the island.")
-    await rem.memory(USER).append(session.id, [message])
+    await rem.for_user(USER).sessions.append(session.id, [message])
     with Terminal(*command, "--user", USER, settings={"POSTGRES__CONNECTION_STRING": dsn}) as terminal:
         assert terminal.wait_for_end() == 0, terminal.text
     for part in ("\x1b]0", "\x1b[2J", "\x07", "\x9b", "\u202e"):

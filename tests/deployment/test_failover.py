@@ -83,7 +83,7 @@ async def test_acknowledged_writes_and_jobs_survive_the_primary(
             stored = await _read_names(replica)
             assert [name for name in load.acknowledged if name not in stored] == []
             # The keys, which only the primary had, are complete again.
-            assert await rem.query(f'LOOKUP "{load.acknowledged[0]}"', user="user-0")
+            assert await rem.for_user("user-0").query(f'LOOKUP "{load.acknowledged[0]}"')
             await eventually(lambda: _all_done(traces), 120)
             assert (await jobs.counts())["dead"] == 0
             # The worker listens on the new primary.
@@ -113,12 +113,12 @@ async def _is_done(traces: Traces, name: str) -> bool:
 
 async def test_sql_verb_works_with_several_hosts(primary: PostgresServer, replica: PostgresServer) -> None:
     async with Rem.open(settings_for(multi_host_dsn(replica, primary))) as rem:
-        await rem.store("alice").upsert(Resource(name="Albatross"))
-        assert (await rem.query("SQL SELECT name FROM resources", user="alice")).count == 1
+        await rem.for_user("alice").store.upsert(Resource(name="Albatross"))
+        assert (await rem.for_user("alice").query("SQL SELECT name FROM resources")).count == 1
 
 
 async def test_host_that_never_answers_does_not_block_the_others(primary: PostgresServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         dsn = multi_host_dsn(int(silent.getsockname()[1]), primary)
         async with asyncio.timeout(60), Rem.open(settings_for(dsn, connect_timeout_seconds=4)) as rem:
-            await rem.store("alice").upsert(Resource(name="Albatross"))
+            await rem.for_user("alice").store.upsert(Resource(name="Albatross"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -53,12 +52,12 @@ class Deployment:
 
     def kill(self, name: str) -> None:
         """Kill a process at once."""
-        self._processes[name].send_signal(signal.SIGKILL)
+        self._processes[name].kill_with_children()
         self._processes[name].wait()
 
     def end(self) -> None:
         for process in self._processes.values():
-            process.kill()
+            process.kill_with_children()
             process.wait()
 
 
@@ -130,7 +129,7 @@ async def test_nothing_acknowledged_is_lost_and_nothing_is_done_twice(
         assert [name for name in load.acknowledged if name not in stored] == []
         await eventually(lambda: _is_empty(JobQueue(rem.database)), 180)
     assert (await JobQueue(rem.database).counts())["dead"] == 0
-    files = await rem.store(USER).find(File, limit=1000)
+    files = await rem.for_user(USER).store.find(File, limit=1000)
     assert sorted(file.name for file in files) == sorted(uploaded)
     # A job that was interrupted ran again, and stored each chunk once.
     chunks = await sql.fetch(

@@ -13,18 +13,18 @@ import pytest
 from pydantic import SecretStr
 
 from rem.app import Rem
-from rem.dreaming.owner_lock import OwnerBusyError, hold_owner_lock
+from rem.dreams.owner_lock import OwnerBusyError, hold_owner_lock
 from rem.errors import SettingsError
 from rem.jobs.queue import JobQueue
+from rem.jobs.worker import WorkerConnection
 from rem.models import Edge, Moment, Resource
 from rem.settings import Settings
 from rem.settings.security import EncryptionSettings
-from rem.worker.pgqueuer_driver import ReconnectingDriver
 from tests.cli.test_doctor import run_doctor
 from tests.conftest import settings_for
 from tests.deployment.pgbouncer import SERVER_CONNECTIONS, Pooler, running_pooler
 from tests.deployment.servers import PostgresServer
-from tests.dreaming.sample_sessions import store_session
+from tests.dreams.sample_sessions import store_session
 from tests.jobs.conftest import eventually
 from tests.rem_command import output, start_rem
 
@@ -47,7 +47,7 @@ def pooler(server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> 
     """PgBouncer in front of a migrated database."""
     folder = tmp_path_factory.mktemp("pooler")
     with running_pooler(folder, server) as pooler:
-        assert "0001_foundation" in output("db", "migrate", settings=variables(server, pooler))
+        assert "0001_schema" in output("db", "migrate", settings=variables(server, pooler))
         yield pooler
 
 
@@ -79,7 +79,7 @@ async def rem(settings: Settings) -> AsyncIterator[Rem]:
 
 async def test_concurrent_writes_and_all_verbs(rem: Rem) -> None:
     async def work(number: int) -> None:
-        store = rem.store(f"writer-{number}")
+        store = rem.for_user(f"writer-{number}").store
         for row in range(ROUNDS):
             edges = [Edge(dst=f"albatross {number} 0", rel_type="follows")]
             await store.upsert(
@@ -94,10 +94,10 @@ async def test_concurrent_writes_and_all_verbs(rem: Rem) -> None:
             'SEARCH "a sail" FROM resources',
             f'TRAVERSE follows WITH LOOKUP "Albatross {number} 1"',
         ):
-            result = await rem.query(text, user=store.scope)
+            result = await rem.for_user(store.scope).query(text)
             assert result.count, text
-        counted = await rem.query("SQL SELECT count(*) AS n FROM resources", user=store.scope)
-        assert counted.results[0]["n"] == ROUNDS
+        counted = await rem.for_user(store.scope).query("SQL SELECT count(*) AS n FROM resources")
+        assert counted.rows[0]["n"] == ROUNDS
 
     await asyncio.gather(*(work(number) for number in range(WRITERS)))
 
@@ -109,18 +109,20 @@ async def test_batches_and_cursors(rem: Rem, settings: Settings) -> None:
 
 
 async def _write_and_forget(rem: Rem, number: int, user: str) -> None:
-    await rem.store(user).upsert_many(Resource(name=f"Row {row}", content="Sarah Chen sails.") for row in range(60))
-    await rem.store(user).upsert(Resource(name=f"Sarah Chen {number}", content="She sails."))
-    report = await rem.forget(await rem.plan_forget(f"Sarah Chen {number}", user=user))
+    await rem.for_user(user).store.upsert_many(
+        Resource(name=f"Row {row}", content="Sarah Chen sails.") for row in range(60)
+    )
+    await rem.for_user(user).store.upsert(Resource(name=f"Sarah Chen {number}", content="She sails."))
+    report = await rem.for_user(user).forget(await rem.for_user(user).plan_forget(f"Sarah Chen {number}"))
     assert report.left == []
 
 
 async def test_session_locks_and_dreams(rem: Rem, settings: Settings) -> None:
-    alice = rem.store("alice@example.com")
+    alice = rem.for_user("alice@example.com").store
     await store_session(alice, "sailing", "user: Sarah Chen <sarah@acme.com> repairs the mainsail of the Albatross.")
     async with Rem.open(settings) as other, hold_owner_lock(rem.database, alice.scope):
         # Many transactions meet on each connection. None of them may release the lock.
-        await asyncio.gather(*(rem.query("LOOKUP nobody", user=alice.scope) for _ in range(20)))
+        await asyncio.gather(*(rem.for_user(alice.scope).query("LOOKUP nobody") for _ in range(20)))
         with pytest.raises(OwnerBusyError):
             async with hold_owner_lock(other.database, alice.scope, timeout_seconds=0):
                 pass
@@ -129,15 +131,15 @@ async def test_session_locks_and_dreams(rem: Rem, settings: Settings) -> None:
 
 
 async def test_listener_gets_notifications_of_transactions_behind_the_pooler(rem: Rem) -> None:
-    driver = ReconnectingDriver(rem.database, 30, _ignore)
-    received: asyncio.Queue[str | bytes | bytearray] = asyncio.Queue()
+    received: asyncio.Queue[str] = asyncio.Queue()
+    listener = WorkerConnection(rem.database, 30, "news", received.put_nowait, _ignore)
     try:
-        await driver.add_listener("news", received.put_nowait)
+        await listener.fetch("SELECT 1")
         async with rem.database.connection() as connection:
             await connection.execute("SELECT pg_notify('news', $1)", "hello")
         assert await asyncio.wait_for(received.get(), 30) == "hello"
     finally:
-        await driver.close()
+        await listener.close()
 
 
 async def _ignore(_connection: object) -> None:
@@ -154,7 +156,7 @@ async def test_worker_process_runs_jobs(rem: Rem, server: PostgresServer, pooler
             await jobs.enqueue("dream", {"tenant_id": "default", "user_id": f"owner-{number}"})
         await eventually(lambda: _is_empty(jobs), 60)
     finally:
-        worker.kill()
+        worker.kill_with_children()
         worker.wait()
 
 
@@ -164,12 +166,12 @@ async def _is_empty(jobs: JobQueue) -> bool:
 
 
 async def test_lookup_survives_a_crash_of_the_server(rem: Rem, server: PostgresServer) -> None:
-    await rem.store("crash").upsert(Resource(name="Albatross"))
+    await rem.for_user("crash").store.upsert(Resource(name="Albatross"))
     server.kill()
     await server.start()
 
     async def finds() -> bool:
-        return len(await rem.store("crash").lookup("albatross")) == 1
+        return len(await rem.for_user("crash").store.lookup("albatross")) == 1
 
     await eventually(finds, 60)
     # The clients of PgBouncer did not notice the crash, so nothing would have filled an empty kv_store.

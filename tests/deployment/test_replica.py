@@ -68,13 +68,13 @@ async def _uses_replica(rem: Rem) -> bool:
 
 
 async def test_all_verbs_read_from_the_replica(rem: Rem, replica: PostgresServer) -> None:
-    store = rem.store(USER)
+    store = rem.for_user(USER).store
     edges = [Edge(dst="Harbour", rel_type="lies_in")]
     await store.upsert(Resource(name="Albatross", content="A sailing boat with a torn mainsail.", graph_edges=edges))
     await store.upsert(Resource(name="Harbour", content="Where boats lie."))
-    await rem.query('SEARCH "boat" FROM resources', user=USER)  # indexes the new rows
+    await rem.for_user(USER).query('SEARCH "boat" FROM resources')  # indexes the new rows
     for text, block in (
-        ("LOOKUP Albatross", query("lookup", "exact")),
+        ("LOOKUP Albatross", query("db/lookup", "exact")),
         ("FUZZY albatros", "rem_fuzzy("),
         ('SEARCH "sailing boat" FROM resources', "rem_search("),
         ("TRAVERSE lies_in WITH LOOKUP Albatross", "rem_traverse"),
@@ -85,13 +85,13 @@ async def test_all_verbs_read_from_the_replica(rem: Rem, replica: PostgresServer
 async def _runs_on_replica(rem: Rem, text: str, replica: PostgresServer, statement: str) -> bool:
     """Return whether the replica has run the statement of a query. It may be behind at this moment."""
     before = len(replica.read_log())
-    result = await rem.query(text, user=USER)
+    result = await rem.for_user(USER).query(text)
     assert result.count
     return statement in replica.read_log()[before:]
 
 
 async def test_lists_read_from_the_replica(rem: Rem, replica: PostgresServer) -> None:
-    store = rem.store(USER)
+    store = rem.for_user(USER).store
     await store.upsert(Resource(name="Listed"))
 
     async def lists() -> bool:
@@ -109,8 +109,8 @@ async def test_every_process_reads_what_any_process_has_written(rem: Rem, settin
         async def write_and_read(number: int) -> None:
             for row in range(25):
                 name = f"Boat {number} {row}"
-                await rem.store(f"user-{number}").upsert(Resource(name=name))
-                assert await other.store(f"user-{number}").lookup(name), name
+                await rem.for_user(f"user-{number}").store.upsert(Resource(name=name))
+                assert await other.for_user(f"user-{number}").store.lookup(name), name
 
         await asyncio.gather(*(write_and_read(number) for number in range(4)))
 
@@ -121,10 +121,10 @@ async def test_paused_replica_is_not_read(rem: Rem, settings: Settings, replica:
         await replica.execute("SELECT pg_wal_replay_pause()")
         try:
             for number in range(5):
-                await rem.store(USER).upsert(Resource(name=f"Paused {number}"))
+                await rem.for_user(USER).store.upsert(Resource(name=f"Paused {number}"))
                 for reader in (rem, other):
-                    assert (await reader.query(f'LOOKUP "Paused {number}"', user=USER)).count == 1
-                    assert (await reader.query(f'FUZZY "paused {number}"', user=USER)).count
+                    assert (await reader.for_user(USER).query(f'LOOKUP "Paused {number}"')).count == 1
+                    assert (await reader.for_user(USER).query(f'FUZZY "paused {number}"')).count
             assert not await _uses_replica(rem)
         finally:
             await replica.execute("SELECT pg_wal_replay_resume()")
@@ -134,23 +134,23 @@ async def test_paused_replica_is_not_read(rem: Rem, settings: Settings, replica:
 async def test_frozen_replica_is_not_waited_for(rem: Rem, replica: PostgresServer) -> None:
     replica.freeze()
     try:
-        await rem.store(USER).upsert(Resource(name="Frozen"))
+        await rem.for_user(USER).store.upsert(Resource(name="Frozen"))
         async with asyncio.timeout(30):
             for _ in range(20):
-                assert (await rem.query("LOOKUP Frozen", user=USER)).count == 1
+                assert (await rem.for_user(USER).query("LOOKUP Frozen")).count == 1
     finally:
         replica.freeze(is_frozen=False)
     await eventually(lambda: _uses_replica(rem), 60)
 
 
 async def test_killed_replica_costs_no_read(rem: Rem, settings: Settings, replica: PostgresServer) -> None:
-    await rem.store(USER).upsert(Resource(name="Killed"))
+    await rem.for_user(USER).store.upsert(Resource(name="Killed"))
     ends = asyncio.Event()
 
     async def keep_reading() -> int:
         reads = 0
         while not ends.is_set():
-            assert (await rem.query("LOOKUP Killed", user=USER)).count == 1
+            assert (await rem.for_user(USER).query("LOOKUP Killed")).count == 1
             reads += 1
         return reads
 
@@ -159,7 +159,7 @@ async def test_killed_replica_costs_no_read(rem: Rem, settings: Settings, replic
     replica.kill()
     await eventually(lambda: _reads_from_primary(rem))
     async with Rem.open(settings) as started_without_replica:
-        assert (await started_without_replica.query("LOOKUP Killed", user=USER)).count == 1
+        assert (await started_without_replica.for_user(USER).query("LOOKUP Killed")).count == 1
     ends.set()
     assert all([await reader for reader in readers])
     await replica.start(log_statement="all")

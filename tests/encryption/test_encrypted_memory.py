@@ -13,20 +13,18 @@ import orjson
 import pytest
 
 from rem.agents.chat import AgentRequest
-from rem.agents.service import Agents
 from rem.api.main import create_app
 from rem.app import Rem
 from rem.approvals.approvals import Origin, Proposal
 from rem.context import AgentContext
 from rem.errors import EncryptionError, NotFoundError, SettingsError
 from rem.ingest.models import FetchedFile
-from rem.memory.message import NewMessage
 from rem.models import Document, Edge, Feedback, Message, Moment, Ontology, Resource, Role, Session, User
-from rem.settings import PrivacySettings, Settings
+from rem.sessions.message import NewMessage
+from rem.settings import Settings
 from tests.api.live_server import client, served
 from tests.encryption.keys import K1, K2, OTHER_K1, encrypting
-from tests.forgetting.text_traces import find_in_planner_stats, find_traces
-from tests.privacy.sample_secrets import GITHUB_TOKEN
+from tests.forget.text_traces import find_in_planner_stats, find_traces
 
 Sql: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 ALICE, BOB = "alice@example.com", "bob@example.com"
@@ -43,7 +41,7 @@ async def encrypted(settings: Settings) -> AsyncIterator[Rem]:
 
 async def live(rem: Rem) -> UUID:
     """Chat, remember, ingest and dream. Return the session."""
-    store, memory = rem.store(ALICE), rem.memory(ALICE)
+    store, memory = rem.for_user(ALICE).store, rem.for_user(ALICE).sessions
     await store.upsert(Resource(name="Note", content="The zanzibarium is in the cellar."))
     await store.upsert(
         Resource(name="Second", content="See the note.", graph_edges=[Edge(dst="note", rel_type="cites")])
@@ -62,18 +60,16 @@ async def live(rem: Rem) -> UUID:
     await memory.save_message(
         uuid4(), NewMessage(role=Role.USER, content="I always prefer tundrawick tea in the morning.")
     )
-    await rem.remember("My code word for the boat is brackfordine.", user=ALICE)
-    outcome = await rem.ingester(ALICE).ingest(FetchedFile("guide.md", "file:///guide.md", GUIDE.encode()))
+    await rem.for_user(ALICE).remember("My code word for the boat is brackfordine.")
+    outcome = await rem.for_user(ALICE).ingester().ingest(FetchedFile("guide.md", "file:///guide.md", GUIDE.encode()))
     assert outcome.status == "added"
-    agents = Agents(rem, rem.settings)
     request = AgentRequest(
         context=AgentContext(user_id=store.scope.user_id), text="Please remember: plimsollite is blue."
     )
-    await agents.run(request)
-    await agents.close()
-    await rem.index(everyone=True)
+    await rem.agents.run(request)
+    await rem.index()
     await rem.dreamer().dream(store.scope)
-    await rem.index(everyone=True)
+    await rem.index()
     return session
 
 
@@ -89,8 +85,8 @@ async def test_no_column_contains_a_word(encrypted: Rem, sql: Sql) -> None:
 
 async def test_everything_reads_plain_texts(encrypted: Rem) -> None:
     session = await live(encrypted)
-    rem, store = encrypted, encrypted.store(ALICE)
-    messages = await rem.memory(ALICE).load_session(session)
+    rem, store = encrypted, encrypted.for_user(ALICE).store
+    messages = await rem.for_user(ALICE).sessions.load_session(session)
     assert messages[0].content == "My quorvexal is repaired by Marta Novak."
     assert messages[2].tool_calls[0]["arguments"] == messages[2].metadata["tool_arguments"] == {"query": "ostrivaneq"}
     for query, text in {
@@ -102,9 +98,9 @@ async def test_everything_reads_plain_texts(encrypted: Rem) -> None:
         "LOOKUP guide.md": "glimmerfax",
         "TRAVERSE FROM second": "zanzibarium",
     }.items():
-        assert text in str((await rem.query(query, user=ALICE)).results), query
-    assert "brackfordine" in str((await rem.ask("what did I write today?", user=ALICE)).results)
-    history = (await rem.memory(ALICE).get_history(session)).messages
+        assert text in str((await rem.for_user(ALICE).query(query)).hits), query
+    assert "brackfordine" in str((await rem.for_user(ALICE).find("what did I write today?")).hits)
+    history = (await rem.for_user(ALICE).sessions.get_history(session)).messages
     assert [message.is_truncated for message in history[:2]] == [False, True]
     assert f"REM LOOKUP session-{session}-msg-1" in history[1].content
     assert any("quorvexal" in moment.summary for moment in await store.find(Moment))
@@ -116,14 +112,14 @@ async def test_everything_reads_plain_texts(encrypted: Rem) -> None:
 
 
 async def test_sql_shows_a_mark(encrypted: Rem) -> None:
-    await encrypted.store(ALICE).upsert(Resource(name="Note", content="The zanzibarium is in the cellar."))
-    result = await encrypted.query("SQL SELECT name, left(content, 9) AS start, content FROM resources", user=ALICE)
-    assert result.results == [{"name": "Note", "start": "[encrypted]", "content": "[encrypted]"}]
-    assert "LOOKUP and SEARCH do" in result.notes[-1]
+    await encrypted.for_user(ALICE).store.upsert(Resource(name="Note", content="The zanzibarium is in the cellar."))
+    result = await encrypted.for_user(ALICE).query("SQL SELECT name, left(content, 9) AS start, content FROM resources")
+    assert result.rows == [{"name": "Note", "start": "[encrypted]", "content": "[encrypted]"}]
+    assert result.notes[-1].code == "encrypted"
 
 
 async def test_writes_compare_the_texts(encrypted: Rem) -> None:
-    store = encrypted.store(ALICE)
+    store = encrypted.for_user(ALICE).store
     first = await store.upsert(Resource(name="Note", content="same"))
     report = await store.upsert_many([Resource(name="Note", content="same"), Resource(name="Other", content="same")])
     assert [row.outcome for row in report.rows] == ["unchanged", "inserted"]
@@ -148,7 +144,7 @@ async def test_writes_compare_the_texts(encrypted: Rem) -> None:
 
 
 async def test_concurrent_upserts_of_one_key_stay_readable(encrypted: Rem) -> None:
-    stores = [encrypted.store(ALICE) for _ in range(8)]
+    stores = [encrypted.for_user(ALICE).store for _ in range(8)]
     await asyncio.gather(*(store.upsert(Resource(name="Note", content=f"text {n}")) for n, store in enumerate(stores)))
     (row,) = await stores[0].find(Resource)
     assert row.content.startswith("text ")
@@ -156,10 +152,10 @@ async def test_concurrent_upserts_of_one_key_stay_readable(encrypted: Rem) -> No
 
 async def test_file_is_recognised_and_stays_forgotten(encrypted: Rem) -> None:
     file = FetchedFile("guide.md", "file:///guide.md", GUIDE.encode())
-    ingester = encrypted.ingester(ALICE)
+    ingester = encrypted.for_user(ALICE).ingester()
     assert [(await ingester.ingest(file)).status for _ in range(2)] == ["added", "unchanged"]
-    plan = await encrypted.plan_forget("guide.md", user=ALICE)
-    assert (await encrypted.forget(plan)).is_gone
+    plan = await encrypted.for_user(ALICE).plan_forget("guide.md")
+    assert (await encrypted.for_user(plan.scope).forget(plan)).is_gone
     assert (await ingester.ingest(file)).status == "deleted"
     moved = FetchedFile("moved.md", "file:///moved.md", GUIDE.encode())
     assert (await ingester.ingest(moved)).status == "deleted"
@@ -167,57 +163,59 @@ async def test_file_is_recognised_and_stays_forgotten(encrypted: Rem) -> None:
 
 async def test_topic_is_forgotten(encrypted: Rem, sql: Sql) -> None:
     await live(encrypted)
-    changes = encrypted.changes(ALICE)
+    changes = encrypted.for_user(ALICE).changes
     request = await changes.request_forget("my code word")
     assert "brackfordine" in request.preview
     await changes.confirm(request.code, by="test")
-    assert "brackfordine" not in str((await encrypted.query('SEARCH "code word boat"', user=ALICE)).results)
+    assert "brackfordine" not in str((await encrypted.for_user(ALICE).query('SEARCH "code word boat"')).hits)
 
 
 async def test_clone_and_share_of_a_session(encrypted: Rem) -> None:
     session = uuid4()
-    memory = encrypted.memory(ALICE)
+    memory = encrypted.for_user(ALICE).sessions
     await memory.begin_turn(session, NewMessage(role=Role.USER, content="About the quorvexal."))
     await memory.set_system_prompt(session, "Be kind.")
     await memory.share_session(session, BOB)
-    clone = await encrypted.memory(BOB).clone_session(session)
+    clone = await encrypted.for_user(BOB).sessions.clone_session(session)
     assert clone.system_prompt == "Be kind."
-    assert [row.content for row in await encrypted.memory(BOB).load_session(clone.id)] == ["About the quorvexal."]
+    assert [row.content for row in await encrypted.for_user(BOB).sessions.load_session(clone.id)] == [
+        "About the quorvexal."
+    ]
     with pytest.raises(NotFoundError):
-        await encrypted.memory("carol").get_session(session)
+        await encrypted.for_user("carol").sessions.get_session(session)
 
 
 async def test_dump_and_load_are_plain(encrypted: Rem, settings: Settings, tmp_path: Path) -> None:
-    await encrypted.store(ALICE).upsert(Resource(name="Note", content="The zanzibarium."))
+    await encrypted.for_user(ALICE).store.upsert(Resource(name="Note", content="The zanzibarium."))
     dump = tmp_path / "dump.yaml"
     with dump.open("w") as file:
-        await encrypted.dump(file, user=ALICE)
+        await encrypted.for_user(ALICE).dump(file)
     assert "The zanzibarium." in dump.read_text()
-    await encrypted.load(dump, user=ALICE, tenant="acme")
-    (row,) = await encrypted.store(ALICE, tenant="acme").find(Resource)
+    await encrypted.for_user(ALICE, tenant="acme").load(dump)
+    (row,) = await encrypted.for_user(ALICE, tenant="acme").store.find(Resource)
     assert row.content == "The zanzibarium."
 
 
 async def test_value_in_another_row_is_refused(encrypted: Rem, sql: Sql) -> None:
-    mine = await encrypted.store(BOB).upsert(Resource(name="Mine", content="mine"))
-    theirs = await encrypted.store(ALICE).upsert(Resource(name="Note", content="The zanzibarium."))
+    mine = await encrypted.for_user(BOB).store.upsert(Resource(name="Mine", content="mine"))
+    theirs = await encrypted.for_user(ALICE).store.upsert(Resource(name="Note", content="The zanzibarium."))
     await sql.execute(
         "UPDATE resources SET content = (SELECT content FROM resources WHERE id = $2) WHERE id = $1", mine.id, theirs.id
     )
     with pytest.raises(EncryptionError, match=str(theirs.id)):
-        await encrypted.store(BOB).get(Resource, mine.id)
+        await encrypted.for_user(BOB).store.get(Resource, mine.id)
     with pytest.raises(EncryptionError):
-        await encrypted.query("LOOKUP mine", user=BOB)
-    assert (await encrypted.query("SEARCH zanzibarium", user=BOB)).results == []
+        await encrypted.for_user(BOB).query("LOOKUP mine")
+    assert (await encrypted.for_user(BOB).query("SEARCH zanzibarium")).hits == []
 
 
 async def test_nobody_lets_rem_decrypt_a_stolen_value(encrypted: Rem, sql: Sql) -> None:
-    await encrypted.store(ALICE).upsert(Resource(name="Note", content="The zanzibarium."))
+    await encrypted.for_user(ALICE).store.upsert(Resource(name="Note", content="The zanzibarium."))
     stolen = await sql.fetchval("SELECT content FROM resources")
-    store = encrypted.store(BOB)
+    store = encrypted.for_user(BOB).store
     row = await store.upsert(Resource(name="Mine", content=stolen, metadata={"note": stolen, "deep": [{"id": stolen}]}))
     message = NewMessage(role=Role.USER, content=stolen, metadata={"note": stolen})
-    await encrypted.memory(BOB).save_message(uuid4(), message)
+    await encrypted.for_user(BOB).sessions.save_message(uuid4(), message)
     read = [await store.get(Resource, row.id), *await store.find(Message)]
     texts = orjson.dumps([entity.model_dump(mode="json") for entity in read]).decode()
     assert "[masked: encrypted value]" in texts
@@ -225,7 +223,7 @@ async def test_nobody_lets_rem_decrypt_a_stolen_value(encrypted: Rem, sql: Sql) 
 
 
 async def test_missing_and_wrong_keys_are_named(encrypted: Rem, settings: Settings) -> None:
-    await encrypted.store(ALICE).upsert(Resource(name="Note", content="text"))
+    await encrypted.for_user(ALICE).store.upsert(Resource(name="Note", content="text"))
     for keys, enabled, kind, reason in (
         ((K2,), True, EncryptionError, "the key k1, which is missing"),
         ((OTHER_K1,), True, EncryptionError, "another value"),
@@ -235,18 +233,18 @@ async def test_missing_and_wrong_keys_are_named(encrypted: Rem, settings: Settin
         with pytest.raises(kind, match=reason):
             async with Rem.open(encrypting(settings, *keys, enabled=enabled)):
                 pass
-    assert (await encrypted.store(ALICE).find(Resource))[0].content == "text"
+    assert (await encrypted.for_user(ALICE).store.find(Resource))[0].content == "text"
 
 
 async def test_without_encryption_nothing_changes(rem: Rem, sql: Sql) -> None:
-    await rem.store(ALICE).upsert(Resource(name="Note", content="The zanzibarium."))
+    await rem.for_user(ALICE).store.upsert(Resource(name="Note", content="The zanzibarium."))
     assert rem.database.sealer is None
     assert await sql.fetchval("SELECT content FROM resources") == "The zanzibarium."
     assert await sql.fetchval("SELECT index_key FROM installation") is None
 
 
 async def test_summary_of_a_session(encrypted: Rem, sql: Sql) -> None:
-    memory, session = encrypted.memory(ALICE), uuid4()
+    memory, session = encrypted.for_user(ALICE).sessions, uuid4()
     for number in range(30):
         text = f"We decided that the quorvexal number {number} goes to the harbour, and that nobody paints it. " * 3
         await memory.begin_turn(session, NewMessage(role=Role.USER, content=text))
@@ -260,7 +258,7 @@ async def test_summary_of_a_session(encrypted: Rem, sql: Sql) -> None:
 
 
 async def test_paused_run_and_arguments(encrypted: Rem, sql: Sql) -> None:
-    approvals = encrypted.approvals(ALICE)
+    approvals = encrypted.for_user(ALICE).approvals
     proposal = Proposal("remember", {"text": "quorvexal"}, "Remember something.", "preview")
     request = await approvals.request(proposal, Origin(run='{"messages": "quorvexal"}'))
     assert (await approvals.get(request.id)).parameters == {"text": "quorvexal"}
@@ -278,16 +276,3 @@ async def test_uploaded_file_is_read(settings: Settings, sql: Sql) -> None:
         assert "glimmerfax" in answer.text
     assert await sql.fetchval("SELECT count(*) FROM uploads") == 0
     assert await find_traces(sql, "glimmerfax") == {}
-
-
-async def test_stored_secrets_are_masked(settings: Settings, sql: Sql) -> None:
-    lenient = settings.model_copy(update={"privacy": PrivacySettings(credentials="keep")})
-    async with Rem.open(encrypting(lenient, K1)) as rem:
-        await rem.store(ALICE).upsert(Resource(name="Note", content=f"Use {GITHUB_TOKEN} now."))
-        await rem.memory(ALICE).save_message(uuid4(), NewMessage(role=Role.USER, content=f"Use {GITHUB_TOKEN} now."))
-    async with Rem.open(encrypting(settings, K1)) as rem:
-        report = await rem.stored_texts().mask()
-        assert (report.rows, report.busy) == ({"messages": 1, "resources": 1}, 0)
-        (note,), (message,) = await rem.store(ALICE).find(Resource), await rem.store(ALICE).find(Message)
-        assert note.content == message.content == "Use [masked: token] now."
-    assert await find_traces(sql, "masked") == {}

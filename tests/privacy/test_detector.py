@@ -137,9 +137,9 @@ def _iter_texts(value: object) -> Iterator[str]:
             yield from _iter_texts(item)
 
 
-@pytest.mark.parametrize("path", ["evals/week/week.yaml", "demo/workspace.yaml"])
+@pytest.mark.parametrize("path", ["bench/quality/week/week.yaml", "src/rem/demo/workspace.yaml"])
 def test_nothing_is_found_in_our_sample_data(path: str) -> None:
-    source = (Path(rem.__file__).parent / path).read_text(encoding="utf-8")
+    source = (Path(rem.__file__).parents[2] / path).read_text(encoding="utf-8")
     texts = [source, *(text for document in yaml.safe_load_all(source) for text in _iter_texts(document))]
     assert len(texts) > 100
     assert [text for text in texts if find_private_data(text, SECRETS)] == []

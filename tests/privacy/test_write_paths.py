@@ -15,7 +15,6 @@ import orjson
 import pytest
 
 from rem.agents.chat import AgentRequest
-from rem.agents.service import Agents
 from rem.agents.tool_gaps import ToolGapReport, store_tool_gaps
 from rem.api.main import create_app
 from rem.app import Rem
@@ -23,17 +22,17 @@ from rem.context import AgentContext
 from rem.db.store import Store
 from rem.errors import PrivacyError
 from rem.ingest.models import FetchedFile
-from rem.memory.export_import import import_sessions
-from rem.memory.message import NewMessage
-from rem.memory.sqlite_import import import_sqlite
 from rem.models import Document, Feedback, Message, Moment, Ontology, Resource, Session, User
 from rem.models.message import Role
+from rem.sessions.export_import import import_sessions
+from rem.sessions.message import NewMessage
+from rem.sessions.sqlite_import import import_sqlite
 from rem.settings import PrivacySettings, Settings
 from rem.tools.control import remember
 from rem.tools.env import ToolEnv
 from rem.tools.remember import ingest_into_rem
 from tests.api.live_server import client, served
-from tests.forgetting.text_traces import find_traces
+from tests.forget.text_traces import find_traces
 from tests.privacy.sample_secrets import CARD, GITHUB_TOKEN, PRIVATE_KEY, make_random
 
 ALICE = "alice@example.com"
@@ -71,7 +70,7 @@ async def _entities(rem: Rem, store: Store) -> None:
 
 
 async def _sessions(rem: Rem, store: Store) -> None:
-    memory = rem.memory(store.scope)
+    memory = rem.for_user(store.scope).sessions
     message = NewMessage(role=Role.USER, content=TEXT, metadata={"note": TEXT})
     call = {"id": "c", "name": "deploy", "arguments": {"api_key": make_random(32), "text": TEXT}}
     turn = await memory.begin_turn(uuid4(), message, metadata={"note": TEXT}, name=f"Talk on {GITHUB_TOKEN}")
@@ -92,7 +91,7 @@ async def _sessions(rem: Rem, store: Store) -> None:
 
 
 async def _remember(rem: Rem, store: Store) -> None:
-    assert (await rem.remember(TEXT, user=store.scope, tags=[TEXT])).content == MASKED
+    assert (await rem.for_user(store.scope).remember(TEXT, tags=[TEXT])).content == MASKED
     env = ToolEnv(AgentContext(user_id=store.scope.user_id), rem)
     assert (await remember(env, TEXT))["note"] == "Masked in what was stored: token."
     result = await ingest_into_rem(env, name="From a tool", content=TEXT)
@@ -109,8 +108,10 @@ async def _ingest(rem: Rem, store: Store) -> None:
         "page.html": f"<title>{TEXT}</title><p>{TEXT}",
         "wiki.md": f"# Wiki\n\n{TEXT}",
     }.items():
-        outcome = await rem.ingester(store.scope).ingest(
-            FetchedFile(f"file:///{name}", name, text.encode()), form="ontology" if name == "wiki.md" else None
+        outcome = (
+            await rem.for_user(store.scope)
+            .ingester()
+            .ingest(FetchedFile(f"file:///{name}", name, text.encode()), form="ontology" if name == "wiki.md" else None)
         )
         assert outcome.status == "added", outcome
         assert "token" in outcome.masked, name
@@ -123,7 +124,7 @@ async def _imports(rem: Rem, store: Store) -> None:
         "session": {"id": str(session_id), "description": TEXT},
         "messages": [{"session_id": str(session_id), "message_index": 0, "role": "user", "content": TEXT}],
     }
-    report = await import_sessions(rem.memory(store.scope), io.BytesIO(orjson.dumps(line)))
+    report = await import_sessions(rem.for_user(store.scope).sessions, io.BytesIO(orjson.dumps(line)))
     assert report.counts["imported"] == 1, report
 
 
@@ -133,17 +134,15 @@ async def _tool_gaps(rem: Rem, store: Store) -> None:
 
 
 async def _chat(rem: Rem, store: Store) -> None:
-    agents = Agents(rem, rem.settings)
     context = AgentContext(user_id=store.scope.user_id)
     for text in (f"Please remember: {TEXT}", TEXT, f"What about {GITHUB_TOKEN}?"):
-        answer = await agents.run(AgentRequest(context=context, text=text))
+        answer = await rem.agents.run(AgentRequest(context=context, text=text))
         assert answer.masked == ["token"]
-    await agents.close()
 
 
 async def _corrections(rem: Rem, store: Store) -> None:
-    await rem.remember("The build uses no token.", user=store.scope)
-    changes = rem.changes(store.scope)
+    await rem.for_user(store.scope).remember("The build uses no token.")
+    changes = rem.for_user(store.scope).changes
     request = await changes.request_correction("The build uses no token.", TEXT)
     await changes.confirm(request.code, by="test")
 
@@ -154,21 +153,23 @@ async def _corrections(rem: Rem, store: Store) -> None:
     ids=lambda w: w.__name__,
 )
 async def test_no_column_contains_the_secret(write: Write, rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
-    await write(rem, rem.store(ALICE))
-    await rem.index(everyone=True)
+    await write(rem, rem.for_user(ALICE).store)
+    await rem.index()
     for secret in (GITHUB_TOKEN, make_random(32), *PRIVATE_KEY.split("\n")[1:-1]):
         assert await find_traces(sql, secret) == {}
     assert await find_traces(sql, "masked") != {}
 
 
 async def test_card_numbers_are_not_stored(rem: Rem, sql: asyncpg.Connection[asyncpg.Record]) -> None:
-    text, store = f"My card is {CARD}.", rem.store(ALICE)
+    text, store = f"My card is {CARD}.", rem.for_user(ALICE).store
     await store.upsert(Resource(name="note", content=text, metadata={"a": [text]}, tags=[text]))
-    turn = await rem.memory(ALICE).begin_turn(uuid4(), NewMessage(role=Role.USER, content=text))
-    await rem.memory(ALICE).append(turn.session_id, [NewMessage(role=Role.ASSISTANT, content=text)])
-    await rem.remember(text, user=ALICE)
-    await rem.ingester(ALICE).ingest(FetchedFile("file:///a.csv", "a.csv", f"name,card\nme,{CARD}\n".encode()))
-    await rem.index(everyone=True)
+    turn = await rem.for_user(ALICE).sessions.begin_turn(uuid4(), NewMessage(role=Role.USER, content=text))
+    await rem.for_user(ALICE).sessions.append(turn.session_id, [NewMessage(role=Role.ASSISTANT, content=text)])
+    await rem.for_user(ALICE).remember(text)
+    await (
+        rem.for_user(ALICE).ingester().ingest(FetchedFile("file:///a.csv", "a.csv", f"name,card\nme,{CARD}\n".encode()))
+    )
+    await rem.index()
     assert turn.masked == ("card number",)
     for digits in (CARD, CARD.replace(" ", "")):
         assert await find_traces(sql, digits) == {}
@@ -183,16 +184,16 @@ async def test_imported_files_are_masked(rem: Rem, tmp_path: Path, sql: asyncpg.
         )
         database.execute("INSERT INTO sessions VALUES ('a', 1, 1, ?, ?)", (orjson.dumps({"n": TEXT}), TEXT))
         database.execute("INSERT INTO messages VALUES (1, 'a', 'user', ?, NULL, NULL, NULL, 1)", (TEXT,))
-    report = await import_sqlite(rem.memory(ALICE), old)
+    report = await import_sqlite(rem.for_user(ALICE).sessions, old)
     assert report.counts["imported"] == 1, report
     dump = tmp_path / "dump.yaml"
     dump.write_text(
         f"- table: resources\n  key_field: name\n  rows:\n    - name: Loaded\n      content: {TEXT}\n"
         f"      metadata: {{a: '{TEXT}'}}\n"
     )
-    await rem.load(dump, user=ALICE)
+    await rem.for_user(ALICE).load(dump)
     assert await find_traces(sql, GITHUB_TOKEN) == {}
-    assert (await rem.query("LOOKUP loaded", user=ALICE)).count == 1
+    assert (await rem.for_user(ALICE).query("LOOKUP loaded")).count == 1
 
 
 async def test_requests_are_masked(settings: Settings, sql: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -219,19 +220,19 @@ async def _post(http: httpx2.AsyncClient, path: str, body: dict[str, Any]) -> di
 async def test_refusing_policy_stores_nothing(settings: Settings, sql: asyncpg.Connection[asyncpg.Record]) -> None:
     strict = settings.model_copy(update={"privacy": PrivacySettings(credentials="refuse", card_numbers="refuse")})
     async with Rem.open(strict) as rem:
-        store, memory = rem.store(ALICE), rem.memory(ALICE)
+        store, memory = rem.for_user(ALICE).store, rem.for_user(ALICE).sessions
         session_id = uuid4()
         for text in (TEXT, f"My card is {CARD}."):
             for refused in (
                 store.upsert(Resource(name="note", content=text)),
                 store.upsert_many([Resource(name="a", content="fine"), Resource(name="b", content=text)]),
                 memory.begin_turn(session_id, NewMessage(role=Role.USER, content=text)),
-                rem.remember(text, user=ALICE),
+                rem.for_user(ALICE).remember(text),
             ):
                 with pytest.raises(PrivacyError) as raised:
                     await refused
                 assert text not in str(raised.value)
-        outcome = await rem.ingester(ALICE).ingest(FetchedFile("file:///a.md", "a.md", TEXT.encode()))
+        outcome = await rem.for_user(ALICE).ingester().ingest(FetchedFile("file:///a.md", "a.md", TEXT.encode()))
         assert (outcome.status, "token" in str(outcome.error)) == ("failed", True)
         assert await store.count(Resource) == 0
         assert await memory.list_sessions() == []
@@ -243,16 +244,16 @@ async def test_refusing_policy_stores_nothing(settings: Settings, sql: asyncpg.C
 async def test_keeping_policy_stores_texts_as_they_are(settings: Settings) -> None:
     lenient = settings.model_copy(update={"privacy": PrivacySettings(credentials="keep", card_numbers="keep")})
     async with Rem.open(lenient) as rem:
-        stored = await rem.store(ALICE).upsert(Resource(name=GITHUB_TOKEN, content=f"{TEXT} {CARD}"))
+        stored = await rem.for_user(ALICE).store.upsert(Resource(name=GITHUB_TOKEN, content=f"{TEXT} {CARD}"))
         assert (stored.name, stored.content) == (GITHUB_TOKEN, f"{TEXT} {CARD}")
 
 
 async def test_older_message_can_be_changed_under_a_newer_policy(settings: Settings) -> None:
     lenient = settings.model_copy(update={"privacy": PrivacySettings(credentials="keep")})
     async with Rem.open(lenient) as rem:
-        stored = await rem.memory(ALICE).save_message(uuid4(), NewMessage(role=Role.USER, content=TEXT))
+        stored = await rem.for_user(ALICE).sessions.save_message(uuid4(), NewMessage(role=Role.USER, content=TEXT))
     async with Rem.open(settings) as rem:
-        store = rem.store(ALICE)
+        store = rem.for_user(ALICE).store
 
         def tag(message: Message) -> None:
             message.tags = ["build"]
@@ -263,12 +264,12 @@ async def test_older_message_can_be_changed_under_a_newer_policy(settings: Setti
 
 @pytest.mark.parametrize("text", ["My code word is heliotrope-91.", "The wifi password is bluefin."])
 async def test_words_of_people_are_remembered(rem: Rem, text: str) -> None:
-    assert (await rem.remember(text, user=ALICE)).content == text
+    assert (await rem.for_user(ALICE).remember(text)).content == text
 
 
 async def test_model_sees_the_message_as_it_was_sent(rem: Rem) -> None:
     """The model gets the original in its turn, and the masked text as history later."""
-    memory = rem.memory(ALICE)
+    memory = rem.for_user(ALICE).sessions
     turn = await memory.begin_turn(uuid4(), NewMessage(role=Role.USER, content=TEXT))
     later = await memory.begin_turn(turn.session_id, NewMessage(role=Role.USER, content="And now?"))
     assert [message.content for message in later.history] == [MASKED]

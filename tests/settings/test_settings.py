@@ -108,6 +108,49 @@ def test_unknown_time_zone_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         get_settings()
 
 
+DIRECTORY = "11111111-2222-4333-8444-555555555555"
+
+
+@pytest.mark.parametrize(
+    ("written", "tenant", "has_own_directory"),
+    [
+        ("Common", "common", False),
+        (" ORGANIZATIONS\n", "organizations", False),
+        ("consumers", "consumers", False),
+        (f" {DIRECTORY.upper().replace('1', 'A')} ", DIRECTORY.replace("1", "a"), True),
+        ("Contoso.OnMicrosoft.com", "contoso.onmicrosoft.com", True),
+    ],
+)
+def test_tenant_of_microsoft_is_normalised(
+    monkeypatch: pytest.MonkeyPatch, written: str, tenant: str, has_own_directory: bool
+) -> None:
+    monkeypatch.setenv("AUTH__MICROSOFT__TENANT", written)
+    monkeypatch.setenv("AUTH__MICROSOFT__AUTHORITY", "https://Login.MicrosoftOnline.com")
+    microsoft = get_settings().auth.microsoft
+    assert (microsoft.tenant, microsoft.has_own_directory) == (tenant, has_own_directory)
+    assert microsoft.authority == "https://login.microsoftonline.com"
+
+
+@pytest.mark.parametrize(
+    "tenant",
+    [
+        *(" ", "commom", "common/", "common\u200b", "\uff43ommon", "all", "..", "a..b", "-a.com", "a.com-", "a.com."),
+        *(
+            "127.0.0.1",
+            f"{{{DIRECTORY}}}",
+            f"urn:uuid:{DIRECTORY}",
+            DIRECTORY.replace("-", ""),
+            "a/b.com",
+            "a" * 64 + ".com",
+        ),
+    ],
+)
+def test_other_tenant_of_microsoft_is_refused(monkeypatch: pytest.MonkeyPatch, tenant: str) -> None:
+    monkeypatch.setenv("AUTH__MICROSOFT__TENANT", tenant)
+    with pytest.raises(SettingsError, match=r"AUTH__MICROSOFT__TENANT.*not a directory of Microsoft"):
+        get_settings()
+
+
 def test_email_address_becomes_a_user_id() -> None:
     assert Scope.for_user(" Alice@Example.com ").user_id == "edabafbb-61ad-51d6-9fd8-e976c892a731"
     assert Scope.for_user("some-id").user_id == "some-id"
@@ -128,11 +171,8 @@ memory:
   strategy: hybrid
   vector_store:
     enabled: true
-    backend: chromadb
     embedding_model: nomic-embed-text
     embedding_provider: ollama
-    persist_directory: ~/.vectors
-    collection_name: embeddings
   rag:
     enabled: true
     top_k: 7
@@ -148,7 +188,6 @@ def test_config_file_sets_the_whole_memory_block(tmp_path: Path, config_file: Pa
     assert (memory.strategy, memory.storage_path) == ("hybrid", tmp_path / "memory.db")
     assert (memory.rag.enabled, memory.rag.top_k, memory.rag.min_similarity) == (True, 7, 0.7)
     assert (settings.embedding.provider, settings.embedding.model) == ("ollama", "nomic-embed-text")
-    assert memory.vector_store.unused_names == ["backend", "persist_directory", "collection_name"]
     assert settings.rem_user == "sarah@example.com"
     assert settings.rem_config == config_file
 

@@ -39,4 +39,4 @@ async def test_a_question_is_answered_by_the_memory_if_the_model_fails(
         return
     answer = await ask_rem(env, "who is Sarah Chen?")
     assert answer["results"][0]["key"] == "sarah-chen"
-    assert answer["notes"][0].startswith("Answered without a language model: ")
+    assert answer["notes"][0]["code"] == "without_model"

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
-import orjson
 import pytest
 
-from rem import Rem
 from rem.errors import InvalidInputError, ToolFailedError
 from rem.events import ProgressEvent
 from rem.tools import progress
 from rem.tools.agents import ask_agent
 from rem.tools.progress import announce_long_call, report_step
-from rem.tools.search import search_rem
 from tests.tools.tool_env import RecordingClient, RecordingDelegate, env_for
 
 ALICE = "alice@example.com"
@@ -71,14 +67,3 @@ async def test_asking_an_agent_reports_progress() -> None:
             (1, 1, "Asking summarizer", "in_progress"),
             (1, 1, "Asking summarizer", status),
         ]
-
-
-async def test_each_stage_of_a_plan_reports_progress(rem: Rem) -> None:
-    client = RecordingClient()
-    plan: dict[str, Any] = {
-        "stages": [{"id": "people", "query": 'FUZZY "sara"'}, {"id": "notes", "query": 'SEARCH "boat"'}]
-    }
-    await search_rem(env_for(rem, ALICE, emit=client.emit), orjson.dumps(plan).decode(), mode="staged-plan")
-    steps = progress_of(client)
-    assert [(step, total, status) for step, total, _, status in steps] == [(1, 2, "completed"), (2, 2, "completed")]
-    assert {label for _, _, label, _ in steps} == {"Finished the stage people", "Finished the stage notes"}

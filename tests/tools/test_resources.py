@@ -15,8 +15,8 @@ from rem.context import resolve_user_id
 from rem.db.store import Store
 from rem.errors import InvalidInputError, MemoryDisabledError, NotFoundError, ToolFailedError
 from rem.models import Message, Moment, Resource, Role, Session, User
-from rem.query.language.grammar import VERBS, describe_grammar
-from rem.query.language.parser import parse_query
+from rem.query.grammar import VERBS, describe_grammar
+from rem.query.parser import parse_query
 from rem.settings import Settings
 from rem.tools.resources import RESOURCE_PAGES, read_page
 from tests.cases import cases
@@ -130,7 +130,7 @@ async def test_unknown_user_has_an_empty_profile(rem: Rem, shared: Store) -> Non
         "user_id": "carol",
         "note": "Nothing is known about this user yet.",
     }
-    await rem.store("carol").upsert(User(name="carol", summary="her own"))
+    await rem.for_user("carol").store.upsert(User(name="carol", summary="her own"))
     assert (await read_page(env_for(rem, "carol"), "user://profile/carol"))["summary"] == "her own"
 
 

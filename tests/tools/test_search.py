@@ -53,28 +53,17 @@ async def test_every_verb_finds_only_rows_of_the_caller(rem: Rem, query: str, ex
 
 
 @pytest.mark.usefixtures("sarah")
-async def test_plain_language_search_explains_its_query(rem: Rem) -> None:
-    answer = await search_rem(env_for(rem, ALICE), "who is Sarah Chen?", mode="natural-language")
-    assert keys(answer) == ["sarah-chen"]
-    assert answer["notes"] == ['Understood as: LOOKUP "Sarah Chen"', 'Then: SEARCH "who is Sarah Chen?" LIMIT 20']
-
-
-@pytest.mark.usefixtures("sarah")
-async def test_plan_returns_rows_of_its_last_stage_only(rem: Rem) -> None:
-    plan = {"stages": [{"id": "a", "query": "LOOKUP sarah-chen"}, {"id": "b", "query": "TRAVERSE FROM {a.key}"}]}
-    answer = await search_rem(env_for(rem, ALICE), json.dumps(plan), mode="staged-plan")
-    assert keys(answer) == ["mike-ross"]
-    assert [(stage["id"], stage["status"], stage["count"]) for stage in answer["stages"]] == [
-        ("a", "done", 1),
-        ("b", "done", 1),
-    ]
-    assert json.dumps(answer).count('"mike-ross"') == 1
+async def test_plain_language_search_looks_up_a_name_and_else_has_the_answer_as_a_note(rem: Rem) -> None:
+    named = await search_rem(env_for(rem, ALICE), "who is Sarah Chen?", mode="natural-language")
+    assert (named["query_type"], keys(named)[0]) == ("LOOKUP", "sarah-chen")
+    asked = await search_rem(env_for(rem, ALICE), "what is the engineer called?", mode="natural-language")
+    assert asked["notes"][0]["code"] == "answer"
 
 
 @pytest.mark.usefixtures("sarah")
 @pytest.mark.parametrize("query", ["who is Sarah Chen?", 'LOOKUP "sarah-chen"'])
 async def test_search_takes_plain_words_and_queries(rem: Rem, query: str) -> None:
-    assert keys(await search(env_for(rem, ALICE), query)) == ["sarah-chen"]
+    assert keys(await search(env_for(rem, ALICE), query))[0] == "sarah-chen"
     assert keys(await search(env_for(rem, BOB), query)) == []
 
 
@@ -92,7 +81,7 @@ async def test_lookup_fuzzy_and_traverse_match_their_verbs(rem: Rem) -> None:
 
 async def test_lookup_of_a_note_returns_its_text_and_how_to_read_on(rem: Rem) -> None:
     text = "# Marta Kowalczyk\n\nAn architect.\n\n" + "She draws boats. " * 3000
-    await rem.ingester(ALICE).ingest(FetchedFile("notes/marta.md", "file:///notes/marta.md", text.encode()))
+    await rem.for_user(ALICE).ingester().ingest(FetchedFile("notes/marta.md", "file:///notes/marta.md", text.encode()))
     (row,) = (await lookup(env_for(rem, ALICE), "Marta Kowalczyk"))["results"]
     content = row["text"]
     assert content.startswith("# Marta Kowalczyk\n\nAn architect.")
@@ -111,12 +100,11 @@ async def test_limit_applies_to_every_mode(rem: Rem, alice: Store) -> None:
         ('SEARCH "same words"', "rem-dialect"),
         ("SELECT key FROM resources", "rem-dialect"),
         ("the same words", "natural-language"),
-        ('{"stages": [{"id": "a", "query": "SELECT key FROM resources"}]}', "staged-plan"),
     ):
         assert (await search_rem(env, query, mode=mode, limit=3))["count"] == 3, query  # type: ignore[arg-type]
     assert (await search_rem(env, 'SEARCH "same words"', limit=14))["count"] == 14
     cut = await search_rem(env, "SELECT key FROM resources", limit=3)
-    assert cut["notes"] == ["15 rows were found, and limit=3 of them are shown."]
+    assert [note["code"] for note in cut["notes"]] == ["rows_cut"]
 
 
 @pytest.mark.parametrize("text", ["", " \n", "\0", "\ud800"])
@@ -125,7 +113,7 @@ async def test_empty_arguments_are_rejected(rem: Rem, text: str) -> None:
     for tool in (lookup, fuzzy, traverse):
         with pytest.raises(InvalidInputError):
             await tool(env, text)
-    for mode in ("rem-dialect", "natural-language", "staged-plan"):
+    for mode in ("rem-dialect", "natural-language"):
         with pytest.raises(InvalidInputError):
             await search_rem(env, text, mode=mode)
 
@@ -182,7 +170,7 @@ async def test_search_reports_a_missing_database() -> None:
 @pytest.mark.usefixtures("sarah")
 async def test_misspelt_clause_is_noted(rem: Rem) -> None:
     answer = await search_rem(env_for(rem, ALICE), "SEARCH launch LIMT 3")
-    assert answer["notes"] == ["Did you mean: SEARCH launch LIMIT 3"]
+    assert answer["notes"] == [{"code": "misspelt", "text": "Did you mean: SEARCH launch LIMIT 3"}]
 
 
 @pytest.mark.usefixtures("sarah")

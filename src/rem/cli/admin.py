@@ -34,7 +34,7 @@ def list_users(
     from rem.cli.output import print_json, print_table
 
     async def work(rem: Rem) -> list[UserSummary]:
-        return await Administration(rem.database, tenant).list_users(limit, offset)
+        return await Administration(rem.database, tenant, rem.settings.auth).list_users(limit, offset)
 
     users = run_with_rem(work)
     if as_json:
@@ -63,7 +63,7 @@ def set_user(
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> UserSummary:
-        changed = await Administration(rem.database, tenant).set_user(
+        changed = await Administration(rem.database, tenant, rem.settings.auth).set_user(
             user,
             create=True,
             role=None if role is None else Role(role),
@@ -99,7 +99,7 @@ def list_sessions(
     from rem.cli.output import print_json, print_table
 
     async def work(rem: Rem) -> list[SessionSummary]:
-        return await Administration(rem.database, tenant).list_sessions(user, limit, offset)
+        return await Administration(rem.database, tenant, rem.settings.auth).list_sessions(user, limit, offset)
 
     sessions = run_with_rem(work)
     if as_json:
@@ -128,7 +128,7 @@ def show_statistics(tenant: TenantOption = "default", as_json: JsonOption = Fals
     from rem.cli.output import print_json, print_table
 
     async def work(rem: Rem) -> TenantStatistics:
-        return await Administration(rem.database, tenant).statistics()
+        return await Administration(rem.database, tenant, rem.settings.auth).statistics()
 
     statistics = run_with_rem(work)
     if as_json:

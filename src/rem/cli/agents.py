@@ -103,7 +103,9 @@ def gaps(
     async def work(rem: Rem) -> list[dict[str, Any]]:
         if all_users:
             return await count_gaps_of_all_users(rem.database, tenant, limit)
-        rows = await rem.store(user, tenant=tenant).find(ToolGap, order_by="-occurrences, -updated_at", limit=limit)
+        rows = await rem.for_user(user, tenant=tenant).store.find(
+            ToolGap, order_by="-occurrences, -updated_at", limit=limit
+        )
         return [row.model_dump() for row in rows]
 
     rows = run_with_rem(work)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rem.agents.service import Agents
     from rem.app import Rem
     from rem.context import AgentContext
-    from rem.forgetting.change_requests import ChangeReport, ChangeRequest
+    from rem.forget.change_requests import ChangeReport, ChangeRequest
     from rem.models import Approval
     from rem.tools.consent import Decision
 
@@ -50,7 +50,7 @@ def list_requests(
     from rem.models import ApprovalStatus
 
     async def work(rem: Rem) -> Sequence[Approval]:
-        approvals = rem.approvals(user, tenant=tenant)
+        approvals = rem.for_user(user, tenant=tenant).approvals
         return await (approvals.list() if every else approvals.find_pending())
 
     rows = run_with_rem(work)
@@ -75,7 +75,7 @@ def show(
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> tuple[Approval, str]:
-        approval = await rem.approvals(user, tenant=tenant).get(request)
+        approval = await rem.for_user(user, tenant=tenant).approvals.get(request)
         return approval, await _preview(rem, approval, user, tenant)
 
     approval, preview = run_with_rem(work)
@@ -107,7 +107,7 @@ def approve(
     decision = Decision(is_approved=True, by=IN_TERMINAL, numbers=only or None, parameters=edited)
 
     async def work(rem: Rem) -> dict[str, Any]:
-        approval = await rem.approvals(user, tenant=tenant).get(request)
+        approval = await rem.for_user(user, tenant=tenant).approvals.get(request)
         if not yes:
             _print_preview(await _preview(rem, approval, user, tenant), err=as_json)
             confirm("Approve this?")
@@ -135,7 +135,7 @@ def reject_request(request: str, reason: str | None, user: str | None, tenant: s
     decision = Decision(is_approved=False, by=IN_TERMINAL, reason=reason)
 
     async def work(rem: Rem) -> dict[str, Any]:
-        approval = await rem.approvals(user, tenant=tenant).get(request)
+        approval = await rem.for_user(user, tenant=tenant).approvals.get(request)
         return await _decide(rem, approval, decision, user, tenant, as_json=as_json)
 
     _print_result(run_with_rem(work), as_json)
@@ -145,11 +145,11 @@ def approve_change(code: str, *, yes: bool, user: str | None, tenant: str, as_js
     """Show what an agent wants to forget or correct, ask, carry it out, and print a report of the rows."""
     from rem.cli.remember import ask_and_confirm, print_change
     from rem.errors import InvalidInputError
-    from rem.forgetting.change_requests import ChangeRequest
+    from rem.forget.change_requests import ChangeRequest
 
     async def work(rem: Rem) -> tuple[ChangeRequest, ChangeReport | None]:
-        changes = rem.changes(user, tenant=tenant)
-        approval = await rem.approvals(user, tenant=tenant).get(code)
+        changes = rem.for_user(user, tenant=tenant).changes
+        approval = await rem.for_user(user, tenant=tenant).approvals.get(code)
         if "rows" not in approval.proposal:
             raise InvalidInputError(f"This is no change of the memory: use `rem approvals approve {code}`.")
         request = ChangeRequest(await changes.show(approval), approval)
@@ -209,22 +209,16 @@ async def _preview(rem: Rem, approval: Approval, user: str | None, tenant: str) 
 async def _decide(
     rem: Rem, approval: Approval, decision: Decision, user: str | None, tenant: str, *, as_json: bool
 ) -> dict[str, Any]:
-    from rem.agents.service import Agents
     from rem.cli.ask import print_events
-    from rem.settings import get_settings
 
-    agents = Agents(rem, get_settings())
-    try:
-        answer = await agents.decide(approval, decision, _make_context(user, tenant))
-        if as_json:
-            text = (await answer.collect()).text
-        else:
-            text = ""
-            await print_events(answer, is_new=False)
-        decided = await rem.approvals(user, tenant=tenant).get(approval.id)
-        return {**to_view(decided), "answer": text}
-    finally:
-        await agents.close()
+    answer = await rem.agents.decide(approval, decision, _make_context(user, tenant))
+    if as_json:
+        text = (await answer.collect()).text
+    else:
+        text = ""
+        await print_events(answer, is_new=False)
+    decided = await rem.for_user(user, tenant=tenant).approvals.get(approval.id)
+    return {**to_view(decided), "answer": text}
 
 
 def _make_context(user: str | None, tenant: str) -> AgentContext:

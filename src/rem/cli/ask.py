@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +23,6 @@ from rem.cli.runtime import (
 
 if TYPE_CHECKING:
     from rem.agents.answer_stream import AnswerStream
-    from rem.agents.service import Agents
     from rem.cli.chat.connection import ChatConnection, OutgoingMessage
     from rem.cli.output import WrappingWriter
     from rem.context import AgentContext
@@ -113,11 +111,12 @@ def _read_message(text: str | None) -> str:
 async def _ask_here(context: AgentContext, text: str, agent: str, model: str | None, as_json: bool) -> float | None:
     """Ask an agent in this process and print its answer. Return the confidence that it stated."""
     from rem.agents.chat import AgentRequest
+    from rem.agents.service import Agents
     from rem.cli.approvals import ask_in_terminal
     from rem.message_kinds import classify_message
     from rem.models.message import MessageKind
 
-    async with _open_agents() as agents:
+    async with Agents.open(load_settings(), on_progress=print_to_stderr) as agents:
         answer = await agents.start(AgentRequest(context=context, text=text, agent=agent, model=model))
         if as_json:
             return await _print_json_answer(answer)
@@ -198,22 +197,6 @@ class ServerAnswer:
         values = asdict(self)
         del values["error"]
         return {**values, "reasoning": self.reasoning or None, "tool_calls": list(self.tool_calls.values())}
-
-
-@asynccontextmanager
-async def _open_agents() -> AsyncIterator[Agents]:
-    """Open the agents, with an open REM unless the database is switched off."""
-    from rem.agents.service import Agents
-    from rem.app import Rem
-
-    settings = load_settings()
-    opening = Rem.open(settings, on_progress=print_to_stderr) if settings.postgres.enabled else nullcontext()
-    async with opening as rem:
-        agents = Agents(rem, settings)
-        try:
-            yield agents
-        finally:
-            await agents.close()
 
 
 async def _print_json_answer(answer: AnswerStream) -> float | None:

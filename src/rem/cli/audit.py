@@ -74,7 +74,7 @@ def show_log(
 
 
 def _parse_time(text: str | None) -> Any:
-    from rem.forgetting.expiry import parse_time
+    from rem.forget.expiry import parse_time
 
     return None if text is None else parse_time(text)
 

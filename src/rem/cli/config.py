@@ -24,6 +24,7 @@ NameArgument = Annotated[
 ]
 FROM_INPUT = "-"
 MAX_VALUE_CHARS = 60
+LOST_COMMENTS = "The file was rewritten: all its other values stay, and its comments do not."
 
 
 @app.command()
@@ -69,25 +70,27 @@ def set_setting(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Set a value in the YAML file. Comments and all other lines stay.
+    """Set a value in the YAML file. All other values stay; comments do not.
 
     The file is written as a whole or not at all, and only you can read it. `rem config path` prints where it is.
     """
     from rem.cli.output import print_json
     from rem.settings import Settings
-    from rem.settings.config_editor import change_file, set_value
+    from rem.settings.config_file import change_config_file, set_value
     from rem.settings.effective_settings import find_override, find_setting, locate_config_file
 
     setting = find_setting(name)
     _require_in_file(setting)
     parsed = _parse_value(setting, _read_value(setting) if value == FROM_INPUT else value)
     path = locate_config_file()
-    change_file(path, Settings, lambda text: set_value(text, setting.file_path, parsed))
+    lost_comments = change_config_file(path, Settings, lambda data: set_value(data, setting.file_path, parsed))
     override = find_override(setting)
     if as_json:
         print_json({"name": setting.name, "file": path, "overridden_by": override})
         return
     echo(f"Set {setting.name} in {path}.")
+    if lost_comments:
+        print_to_stderr(LOST_COMMENTS)
     if override:
         print_to_stderr(f"It has no effect as long as {override} is set, because the environment overrides the file.")
 
@@ -97,25 +100,26 @@ def unset(name: NameArgument, as_json: JsonOption = False) -> None:
     """Remove a value from the YAML file, so that the default holds again."""
     from rem.cli.output import print_json
     from rem.settings import Settings
-    from rem.settings.config_editor import change_file, find_value, remove_value
+    from rem.settings.config_file import change_config_file, remove_value
     from rem.settings.effective_settings import find_setting, locate_config_file
 
     setting = find_setting(name)
     _require_in_file(setting)
     path = locate_config_file()
-    was_set = False
+    was_set = lost_comments = False
 
-    def remove(text: str) -> str:
+    def remove(data: dict[str, Any]) -> None:
         nonlocal was_set
-        was_set = find_value(text, setting.file_path) is not None
-        return remove_value(text, setting.file_path)
+        was_set = remove_value(data, setting.file_path)
 
     if path.exists():
-        change_file(path, Settings, remove)
+        lost_comments = change_config_file(path, Settings, remove)
     if as_json:
         print_json({"name": setting.name, "file": path, "was_set": was_set})
     else:
         echo(f"Removed {setting.name} from {path}." if was_set else f"{setting.name} is not set in {path}.")
+        if lost_comments:
+            print_to_stderr(LOST_COMMENTS)
 
 
 @app.command("path")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -192,7 +193,7 @@ def load(
 
     async def work(rem: Rem) -> LoadReport:
         with progress_bar("Loading") as on_rows:
-            report = await load_blocks(rem.store(user, tenant=tenant), blocks, on_rows)
+            report = await load_blocks(rem.for_user(user, tenant=tenant).store, blocks, on_rows)
         await index_new_rows(rem, user=user, tenant=tenant)
         return report
 
@@ -208,11 +209,14 @@ def index(
     rescan: Annotated[bool, typer.Option("--rescan", help="Index all rows again, not only new ones.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Index new rows of all users. `rem serve` does this in the background, loading does it at once."""
+    """Index new rows of all users, and failed ones again.
+
+    `rem serve` indexes new rows in the background, loading does it at once.
+    """
     from rem.cli.indexing import index_with_progress
     from rem.cli.output import format_count, print_json
 
-    report = run_with_rem(lambda rem: index_with_progress(rem, everyone=True, rescan=rescan))
+    report = run_with_rem(lambda rem: index_with_progress(partial(rem.index, rescan=rescan)))
     if as_json:
         print_json(report)
     else:
@@ -253,7 +257,7 @@ def dangling(
     from rem.cli.output import print_json, print_table
 
     async def work(rem: Rem) -> tuple[Sequence[DanglingEdge], int]:
-        store = rem.store(user, tenant=tenant)
+        store = rem.for_user(user, tenant=tenant).store
         return await store.list_dangling_edges(limit), await store.count_dangling_edges()
 
     edges, total = run_with_rem(work)
@@ -282,14 +286,10 @@ def dump(
 
     async def work(rem: Rem) -> int:
         if output is None:
-            return await rem.dump(sys.stdout, user=user, tenant=tenant, with_deleted=with_deleted)
+            return await rem.for_user(user, tenant=tenant).dump(sys.stdout, with_deleted=with_deleted)
         with progress_bar("Dumping") as on_rows, open_for_replacement(output) as stream:
-            return await rem.dump(
-                stream,
-                user=user,
-                tenant=tenant,
-                with_deleted=with_deleted,
-                on_rows=lambda done: on_rows(done, None),
+            return await rem.for_user(user, tenant=tenant).dump(
+                stream, with_deleted=with_deleted, on_rows=lambda done: on_rows(done, None)
             )
 
     rows = run_with_rem(work)

@@ -37,7 +37,7 @@ def delete(
     require_nonempty_keys(keys)
 
     async def work(rem: Rem) -> list[Entity]:
-        store = rem.store(user, tenant=tenant)
+        store = rem.for_user(user, tenant=tenant).store
         rows = list({row.id: row for key in keys for row in [await find_own_row(store, key, table, erase)]}.values())
         if erase and not yes:
             confirm(f"Erase {', '.join(map(_row_name, rows))} for good?")
@@ -67,7 +67,7 @@ def restore(
     """Restore one of the user's own deleted rows. Without --user: a shared row."""
 
     async def work(rem: Rem) -> Entity:
-        store = rem.store(user, tenant=tenant)
+        store = rem.for_user(user, tenant=tenant).store
         deleted_rows = await _find_deleted_rows(store, row, table)
         deleted = _require_one(deleted_rows, row, f"{table} has no deleted {row}")
         return await store.restore(type(deleted), deleted.id)

@@ -72,7 +72,7 @@ async def _check_disk() -> str | Diagnosis:
 
     database = Database(get_settings())
     async with database.unpooled_connection() as connection:
-        size = await connection.fetchval(query("preflight", "size"))
+        size = await connection.fetchval(query("db/preflight", "size"))
     if full := database.describe_full_disk():
         raise DatabaseError(full)
     status = database.embedded_status()
@@ -152,7 +152,7 @@ async def _check_durability() -> str | Diagnosis:
     from rem.settings import get_settings
 
     async with Database(get_settings()).unpooled_connection() as connection:
-        state = await connection.fetchrow(query("preflight", "durability"))
+        state = await connection.fetchrow(query("db/preflight", "durability"))
         assert state is not None  # noqa: S101  # one row, always
     return describe_durability(state)
 

@@ -19,14 +19,14 @@ from rem.cli.runtime import (
     run_with_rem,
 )
 from rem.cli.terminal_text import echo
-from rem.dreaming.registry import DREAMS
+from rem.dreams.registry import DREAMS
 
 if TYPE_CHECKING:
     from rem.app import Rem
     from rem.context import Scope
-    from rem.dreaming.audit import AuditReport
-    from rem.dreaming.dreamer import Dreamer, DreamReport
-    from rem.dreaming.history import RunRecord, StatementPage, StatementRecord
+    from rem.dreams.audit import AuditReport
+    from rem.dreams.dreamer import Dreamer, DreamReport
+    from rem.dreams.history import RunRecord, StatementPage, StatementRecord
 
 app = typer.Typer(
     help="Derive moments, entities, relations and profiles.",
@@ -76,15 +76,9 @@ def _run_dreams(
     user = None if all_users else user
 
     async def work(rem: Rem) -> list[tuple[Scope, DreamReport]]:
-        from rem.agents.service import Agents
-
-        agents = Agents(rem, rem.settings)
-        try:
-            dreamer = rem.dreamer(agents.extraction_model, agents.output_schemas)
-            scopes = await _list_scopes(dreamer, user, tenant, all_users)
-            return [(scope, await _dream_with_progress(dreamer, scope, names, rescan, user)) for scope in scopes]
-        finally:
-            await agents.close()
+        dreamer = rem.dreamer()
+        scopes = await _list_scopes(dreamer, user, tenant, all_users)
+        return [(scope, await _dream_with_progress(dreamer, scope, names, rescan, user)) for scope in scopes]
 
     reports = run_with_rem(work)
     if as_json:
@@ -164,9 +158,9 @@ def runs(
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> list[RunRecord]:
-        from rem.dreaming.history import list_runs
+        from rem.dreams.history import list_runs
 
-        return await list_runs(rem.store(user, tenant=tenant), limit)
+        return await list_runs(rem.for_user(user, tenant=tenant).store, limit)
 
     records = run_with_rem(work)
     if as_json:
@@ -190,7 +184,7 @@ def undo(
     from rem.cli.output import format_count, print_json
 
     async def work(rem: Rem) -> int:
-        return await rem.dreamer().undo(rem.store(user, tenant=tenant).scope, run)
+        return await rem.dreamer().undo(rem.for_user(user, tenant=tenant).store.scope, run)
 
     deleted = run_with_rem(work)
     if as_json:
@@ -219,15 +213,15 @@ def statements(
 ) -> None:
     """List statements with their sources, current and newest first."""
     from rem.cli.output import print_json
-    from rem.forgetting.expiry import parse_time
+    from rem.forget.expiry import parse_time
 
     valid_at = None if at is None else parse_time(at, load_settings().time_zone)
 
     async def work(rem: Rem) -> StatementPage:
-        from rem.dreaming.history import list_statement_page
+        from rem.dreams.history import list_statement_page
 
         return await list_statement_page(
-            rem.store(user, tenant=tenant), key, at=valid_at, limit=limit, with_links=links
+            rem.for_user(user, tenant=tenant).store, key, at=valid_at, limit=limit, with_links=links
         )
 
     page = run_with_rem(work)

@@ -7,23 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rem.cli import eval_answers, eval_golden, eval_memory, eval_phoenix
+from rem.cli import eval_golden, eval_phoenix
 from rem.cli.eval_output import print_case, print_failures, print_outcome, print_summary, require_no_regression
-from rem.cli.eval_workbench import PREVIOUS, Gates, RunOutcome, Workbench, with_workbench
+from rem.cli.eval_workbench import Gates, RunOutcome, Workbench, with_workbench
 from rem.cli.runtime import JsonOption, TenantOption, UserOption, YesOption, confirm, print_to_stderr
-from rem.cli.terminal_text import echo, escape_control_characters
+from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.evals.experiment_report import RunComparison, RunSummary
     from rem.evals.experiment_store import ExperimentRun, StoredCase
 
 app = typer.Typer(
-    help="Evaluate agents, queries, answers and the memory.",
+    help="Evaluate agents and queries with golden sets.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-app.command("memory")(eval_memory.memory)
-app.command("answers")(eval_answers.answers)
 app.add_typer(eval_golden.app, name="golden")
 app.add_typer(eval_phoenix.app, name="phoenix")
 
@@ -259,37 +257,6 @@ def compare_runs(
     else:
         print_summary(summary, comparison)
     require_no_regression(comparison)
-
-
-@app.command()
-def report(
-    label: RunArgument,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The HTML file.  [default: NAME-NUMBER.html]")
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(help="The run to compare with.  [default: the previous run of the same name]")
-    ] = None,
-    user: UserOption = None,
-    tenant: TenantOption = "default",
-) -> None:
-    """Write the report of a run as an HTML file with plots. It needs no network and has no scripts."""
-    from rem.cli.output import explain_write_errors
-    from rem.evals.experiment_report import compare, summarize_run
-    from rem.evals.report_html import render_report
-
-    async def work(bench: Workbench) -> tuple[ExperimentRun, str]:
-        current = await bench.load(label)
-        before = await bench.load_baseline(current[0], baseline or PREVIOUS)
-        comparison = None if before is None else compare(before, current)
-        return current[0], render_report(summarize_run(*current), current[1], comparison, before[1] if before else ())
-
-    stored, page = with_workbench(work, user, tenant)
-    path = output or Path(f"{stored.name}-{stored.number}.html")
-    # Control characters of outputs have no place in a page.
-    with explain_write_errors(path):
-        path.write_text(escape_control_characters(page), encoding="utf-8")
-    echo(f"Wrote {path}.")
 
 
 @app.command()

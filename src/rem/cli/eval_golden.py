@@ -60,7 +60,7 @@ def from_session(
     scope = Scope.for_user(require_user(user), tenant)
 
     async def work(rem: Rem) -> list[GoldenCase]:
-        memory = rem.memory(scope)
+        memory = rem.for_user(scope).sessions
         session_id = await memory.resolve_session_id(session)
         try:
             await memory.get_session(session_id)

@@ -130,7 +130,6 @@ def with_workbench(work: Callable[[Workbench], Awaitable[R]], user: str | None, 
 
 @asynccontextmanager
 async def _open_workbench(user: str | None, tenant: str) -> AsyncIterator[Workbench]:
-    from rem.agents.service import Agents
     from rem.app import Rem
     from rem.context import AgentContext, Scope
     from rem.evals.experiments import Experiments
@@ -139,11 +138,7 @@ async def _open_workbench(user: str | None, tenant: str) -> AsyncIterator[Workbe
     scope = Scope.for_user(user, tenant)
     context = AgentContext(user_id=scope.user_id, tenant_id=tenant, is_eval=True, client_id="eval")
     async with Rem.open(settings, on_progress=print_to_stderr) as rem:
-        agents = Agents(rem, settings)
-        try:
-            yield Workbench(rem, agents, context, Experiments(rem, scope))
-        finally:
-            await agents.close()
+        yield Workbench(rem, rem.agents, context, Experiments(rem, scope))
 
 
 @contextmanager

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from rem.app import Rem
-    from rem.forgetting.change_requests import ChangeReport, ChangeRequest
-    from rem.forgetting.erase_user import EraseReport
-    from rem.forgetting.forget import ForgetReport
-    from rem.forgetting.forget_plan import AffectedRow, ForgetPlan
-    from rem.forgetting.sweep import SweepReport
+    from rem.forget.change_requests import ChangeReport, ChangeRequest
+    from rem.forget.erase_user import EraseReport
+    from rem.forget.forget import ForgetReport
+    from rem.forget.forget_plan import AffectedRow, ForgetPlan
+    from rem.forget.sweep import SweepReport
     from rem.models import Entity
 
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
@@ -59,13 +59,13 @@ def expire(
     from rem.cli.delete import find_own_row
     from rem.cli.lookup import require_nonempty_keys
     from rem.cli.output import print_json
-    from rem.forgetting.expiry import expire, parse_expiry
+    from rem.forget.expiry import expire, parse_expiry
 
     require_nonempty_keys(keys)
     expires_at = parse_expiry(within, at, never, now=load_settings().now())
 
     async def work(rem: Rem) -> list[Entity]:
-        store = rem.store(user, tenant=tenant)
+        store = rem.for_user(user, tenant=tenant).store
         rows = list({row.id: row for key in keys for row in [await find_own_row(store, key, table)]}.values())
         await expire(store, rows, expires_at)
         return rows
@@ -131,8 +131,8 @@ def _forget_name(
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> tuple[ForgetPlan, ForgetReport | None, bool]:
-        plan = await rem.plan_forget(label, user=user, tenant=tenant, mentions=mentions)
-        if plan.is_empty and not plan.mentions and await rem.changes(user, tenant=tenant).has_rows(label):
+        plan = await rem.for_user(user, tenant=tenant).plan_forget(label, mentions=mentions)
+        if plan.is_empty and not plan.mentions and await rem.for_user(user, tenant=tenant).changes.has_rows(label):
             return plan, None, True
         needs_confirmation = not (yes or dry_run or plan.is_empty)
         if needs_confirmation or not as_json:
@@ -141,7 +141,7 @@ def _forget_name(
             return plan, None, False
         if needs_confirmation:
             confirm(f"Forget {label} for good?")
-        return plan, await rem.forget(plan), False
+        return plan, await rem.for_user(plan.scope).forget(plan), False
 
     with audited("forget", tenant):
         plan, report, is_topic = run_with_rem(work)
@@ -165,7 +165,7 @@ def _forget_topic(
     keeps_texts = yes and not mentions
 
     async def work(rem: Rem) -> tuple[ChangeRequest, ChangeReport | None]:
-        changes = rem.changes(user, tenant=tenant)
+        changes = rem.for_user(user, tenant=tenant).changes
         request = await changes.request_forget(topic)
         is_dry = dry_run or keeps_texts
         return request, await ask_and_confirm(changes, request, dry_run=is_dry, yes=yes, as_json=as_json)
@@ -189,13 +189,13 @@ def erase_user(
     from rem.cli.output import format_count, print_json
 
     async def work(rem: Rem) -> EraseReport:
-        preview = await rem.count_user_rows(user, tenant=tenant)
+        preview = await rem.for_user(user, tenant=tenant).count_user_rows()
         if dry_run:
             return preview
         if not yes:
             _show_erasure(user, preview, err=True)
             confirm(f"Erase {user} in {tenant} for good, {format_count(preview.before, 'row')}?")
-        return await rem.erase_user(user, tenant=tenant)
+        return await rem.for_user(user, tenant=tenant).erase_user()
 
     with audited("erase-user", tenant):
         report = run_with_rem(work)

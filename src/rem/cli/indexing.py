@@ -11,8 +11,10 @@ from rem.cli.runtime import print_to_stderr
 from rem.errors import EmbeddingError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from rem.app import Rem
-    from rem.retrieval.indexer import IndexReport
+    from rem.search.indexer import IndexProgress, IndexReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,8 @@ class ReembedReport:
     waiting: int
 
 
-async def index_with_progress(
-    rem: Rem, *, user: str | None = None, tenant: str = "default", everyone: bool = False, rescan: bool = False
-) -> IndexReport:
-    """Index the rows that wait; with `rescan`, all rows again."""
+async def index_with_progress(index: Callable[[IndexProgress], Awaitable[IndexReport]]) -> IndexReport:
+    """Show the progress of `index`."""
     done: Counter[str] = Counter()
     with progress_bar("Indexing") as on_rows, progress_bar("Embedding") as on_passages:
 
@@ -34,13 +34,13 @@ async def index_with_progress(
             done[stage] += count
             (on_rows if stage == "indexed" else on_passages)(done[stage], None)
 
-        return await rem.index(user=user, tenant=tenant, everyone=everyone, rescan=rescan, on_progress=on_progress)
+        return await index(on_progress)
 
 
 async def index_new_rows(rem: Rem, *, user: str | None = None, tenant: str = "default") -> None:
     """Index after writing. Only print the error of a failing embedder, because the rows are stored."""
     try:
-        await index_with_progress(rem, user=user, tenant=tenant)
+        await index_with_progress(rem.for_user(user, tenant=tenant).index)
     except EmbeddingError as error:
         print_to_stderr(f"The rows are stored and found by words, but not by meaning yet: {error}")
 

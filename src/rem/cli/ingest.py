@@ -174,9 +174,8 @@ class _Command:
                 done[step] += count
                 show_passages(done["embedded"], None)
 
-            report = await rem.ingest(
+            report = await rem.for_user(self._scope).ingest(
                 *self._places,
-                user=self._scope,
                 save_agent=_agent_saver(rem, self._scope),
                 dry_run=dry_run,
                 on_file=on_file,
@@ -190,12 +189,8 @@ class _Command:
         def on_file(outcome: FileOutcome, _total: int) -> None:
             self._outcomes.append(outcome)
 
-        reports = rem.watch(
-            *self._places,
-            user=self._scope,
-            save_agent=_agent_saver(rem, self._scope),
-            on_file=on_file,
-            **self._options,
+        reports = rem.for_user(self._scope).watch(
+            *self._places, save_agent=_agent_saver(rem, self._scope), on_file=on_file, **self._options
         )
         is_first = True
         async for report in reports:
@@ -268,7 +263,7 @@ def runs(
     from rem.cli.output import print_json, print_wrapped
 
     async def work(rem: Rem) -> list[IngestRun]:
-        return await rem.list_ingest_runs(user=user, tenant=tenant, limit=limit)
+        return await rem.for_user(user, tenant=tenant).list_ingest_runs(limit=limit)
 
     records = run_with_rem(work)
     if as_json:
@@ -297,7 +292,7 @@ def undo(
     from rem.cli.output import print_json
 
     async def work(rem: Rem) -> UndoReport:
-        return await rem.undo_ingest(run, user=user, tenant=tenant)
+        return await rem.for_user(user, tenant=tenant).undo_ingest(run)
 
     report = run_with_rem(work)
     if as_json:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rem.app import Rem
-    from rem.jobs.job import Job, JobCounts, ScheduleStatus
+    from rem.jobs.queue import Job, JobCounts, ScheduleStatus
 
 MAX_ERROR_CHARS = 60
 StateName: TypeAlias = Literal["queued", "running", "dead"]

@@ -122,7 +122,7 @@ def revoke(
 def _parse_expiry(text: str) -> datetime | None:
     from datetime import UTC, datetime
 
-    from rem.forgetting.expiry import parse_duration
+    from rem.forget.expiry import parse_duration
 
     return None if text.strip().lower() == "never" else datetime.now(UTC) + parse_duration(text)
 

@@ -53,7 +53,7 @@ def lookup(
     async def work(rem: Rem) -> tuple[dict[str, list[Entity]], dict[UUID, FileText], list[str]]:
         from rem.query.file_text import read_file_texts
 
-        store = rem.store(user, tenant=tenant)
+        store = rem.for_user(user, tenant=tenant).store
         matches = await _lookup_keys_and_paths(store, keys, table)
         files = [entity.id for entity in _deduplicate(matches) if entity.entity_type.table == "files"]
         similar = [
@@ -88,10 +88,10 @@ def require_nonempty_keys(keys: list[str]) -> None:
 
 async def find_similar(rem: Rem, store: Store, key: str, table: str | None) -> list[str]:
     """Return the keys that are most like a misspelt one, the best first."""
-    from rem.query.syntax_tree import Fuzzy
+    from rem.query.tree import Fuzzy
 
-    result = await rem.query(Fuzzy(key, MIN_SUGGESTION_SCORE, MAX_CANDIDATES, table), user=store.scope)
-    keys = [row["matched_key"] for row in result.results if row["matched"] == "key"]
+    result = await rem.for_user(store.scope).query(Fuzzy(key, MIN_SUGGESTION_SCORE, MAX_CANDIDATES, table))
+    keys = [hit.fuzzy.key for hit in result.hits if hit.fuzzy is not None and hit.fuzzy.key is not None]
     # FUZZY also finds keys of which only a part is similar.
     return get_close_matches(await store.normalize_key(key), keys, MAX_SUGGESTIONS)
 

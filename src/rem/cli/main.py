@@ -23,7 +23,6 @@ from rem.cli import (
     approvals,
     ask,
     audit,
-    bench,
     config,
     db,
     delete,
@@ -38,7 +37,6 @@ from rem.cli import (
     lookup,
     mcp,
     models,
-    privacy,
     query,
     remember,
     serve,
@@ -80,7 +78,6 @@ app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")
 app.add_typer(agents.app, name="agents")
 app.add_typer(models.app, name="models")
-app.add_typer(bench.app, name="bench")
 app.add_typer(evaluation.app, name="eval")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(approvals.app, name="approvals")
@@ -90,7 +87,6 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(keys.app, name="keys")
 app.add_typer(admin.app, name="admin")
 app.add_typer(audit.app, name="audit")
-app.add_typer(privacy.app, name="privacy")
 app.add_typer(encryption.app, name="encryption")
 
 

@@ -37,19 +37,10 @@ def mcp(context: typer.Context, user: UserOption = None, tenant: TenantOption = 
 
 
 async def _serve(caller: AgentContext) -> None:
-    from contextlib import AsyncExitStack
-
     from rem.agents.service import Agents
-    from rem.app import Rem
     from rem.mcp.server import create_mcp
 
-    settings = load_settings()
-    async with AsyncExitStack() as stack:
-        rem = None
-        if settings.postgres.enabled:
-            rem = await stack.enter_async_context(Rem.open(settings, on_progress=print_to_stderr))
-        agents = Agents(rem, settings)
-        stack.push_async_callback(agents.close)
+    async with Agents.open(load_settings(), on_progress=print_to_stderr) as agents:
         server = create_mcp(lambda: agents.env_with_delegate(caller), can_ask=True)
         # Standard output is for the protocol only; everything else goes to standard error.
         await server.run_stdio_async(show_banner=False, log_level="WARNING")

@@ -28,7 +28,7 @@ UNLIMITED_WIDTH = 10_000
 COLUMN_GAP = 3
 MIN_LAST_COLUMN_WIDTH = 20
 MAX_WORD_CHARS = 30
-_LIST_MARKER = re.compile(r" *(?:[-*+]|\d{1,3}[.)])? +")
+_LIST_MARKER = re.compile(r" *+(?:(?:[-*+]|\d{1,3}[.)]) +|(?<= ))")
 
 
 @contextmanager

@@ -22,37 +22,36 @@ from rem.cli.output import (
 )
 from rem.cli.runtime import print_to_stderr
 from rem.cli.terminal_text import escape_control_characters
-from rem.query.result import QueryResult
+from rem.models.results import Hit, Result
 
 MAX_CELL_CHARS = 160
 INDENT = "    "
 MIN_TEXT_WIDTH = 40
 """Space for the text of a row in a table. With less, the text gets lines of its own."""
-ISO_DATE_CHARS = len("2026-11-14")
-SUMMARY_FIELDS = ("summary", "text", "content", "description", "role", "uri", "name")
+SUMMARY_FIELDS = ("summary", "description", "role", "uri", "name")
+"""Shown of a hit without a text."""
 COLUMNS_BY_VERB = {
     "LOOKUP": ("table", "key", "asked", "date", "summary"),
     "FUZZY": ("table", "key", "score", "matched", "date", "summary"),
     "SEARCH": ("table", "key", "score", "date", "passage"),
     "TRAVERSE": ("depth", "table", "key", "rel_type", "direction", "weight", "path"),
 }
-TRAVERSE_PLAN_COLUMNS = ("table", "key", "rel_type", "direction", "count", "destinations")
+EDGE_COLUMNS = ("table", "key", "rel_type", "direction", "count", "destinations")
 
 
-def print_rows(result: QueryResult) -> None:
+def print_rows(result: Result) -> None:
     """Print the rows as a table. On a narrow terminal, print each row as a line with its text below.
 
     Nothing is cut to a width in a file or pipe.
     """
     console = Console(width=get_output_width())
-    columns = _choose_columns(result)
-    values = [[_get_value(row, column) for column in columns] for row in result.results]
+    columns, values = _list_values(result)
     cells = [[_format_cell(value) for value in row] for row in values]
     if not columns:
         print_to_stderr(f"{len(cells):,} row{'s' if len(cells) > 1 else ''} without columns.")
-    elif result.query_type == "SQL" and not fits_width(console.width, [columns, *cells]):
+    elif result.rows and not fits_width(console.width, [columns, *cells]):
         print_records(console, columns, cells)
-    elif result.query_type != "SQL" and get_last_width(console.width, [columns, *cells]) < MIN_TEXT_WIDTH:
+    elif not result.rows and get_last_width(console.width, [columns, *cells]) < MIN_TEXT_WIDTH:
         _print_stacked(console, columns, cells)
     else:
         _print_table(console, columns, values, cells)
@@ -95,26 +94,43 @@ def _print_stacked(console: Console, columns: Sequence[str], cells: Sequence[Seq
             console.print(Text(f"{INDENT}{line.plain.rstrip()}"), soft_wrap=True)
 
 
-def _choose_columns(result: QueryResult) -> list[str]:
-    if result.query_type not in COLUMNS_BY_VERB:
-        return list(dict.fromkeys(name for row in result.results for name in row))
-    is_plan = result.query_type == "TRAVERSE" and "record" not in result.results[0]
-    return list(TRAVERSE_PLAN_COLUMNS if is_plan else COLUMNS_BY_VERB[result.query_type])
+def _list_values(result: Result) -> tuple[list[str], list[list[Any]]]:
+    """Return the columns of the table, and the values of each row."""
+    if result.edges:
+        return list(EDGE_COLUMNS), [[getattr(group, column) for column in EDGE_COLUMNS] for group in result.edges]
+    if not result.hits:
+        columns = list(dict.fromkeys(name for row in result.rows for name in row))
+        return columns, [[row.get(column) for column in columns] for row in result.rows]
+    columns = list(COLUMNS_BY_VERB[result.verb])
+    return columns, [[_get_value(hit, column) for column in columns] for hit in result.hits]
 
 
-def _get_value(row: dict[str, Any], column: str) -> Any:
-    if column == "date":
-        return str(row.get("happened_at") or "")[:ISO_DATE_CHARS]
-    if column == "passage" and "passage" in row:
-        mark = f"(superseded by {row['superseded_by']}) " if row.get("superseded_by") else ""
-        return f"{mark}{row['passage']['text'] or ''}"
-    # An answer in plain language can have rows of two queries; the rows that agents get have no record.
-    if column in ("summary", "passage"):
-        record = row.get("record", row)
-        return next((record[name] for name in SUMMARY_FIELDS if record.get(name)), "")
-    if column == "path":
-        return " → ".join(row.get("path") or [])
-    return row.get(column)
+def _get_value(hit: Hit, column: str) -> Any:
+    match column:
+        case "date":
+            return hit.happened_at and hit.happened_at.date().isoformat()
+        case "matched":
+            return hit.fuzzy and hit.fuzzy.matched
+        case "summary":
+            return _summarize(hit)
+        case "passage":
+            # An answer in plain language can have hits of two queries.
+            return _summarize(hit) if hit.passage is None else f"{_mark_passage(hit)}{hit.passage.text}"
+        case "path":
+            return " → ".join(hit.walk.path if hit.walk else ())
+        case "depth" | "rel_type" | "direction" | "weight":
+            return getattr(hit.walk, column, None)
+    return getattr(hit, column)
+
+
+def _summarize(hit: Hit) -> Any:
+    others = (hit.record.get(field) for field in SUMMARY_FIELDS)
+    return hit.text or next((value for value in others if value), "")
+
+
+def _mark_passage(hit: Hit) -> str:
+    mark = f"(superseded by {hit.replaced_by.key}) " if hit.replaced_by else ""
+    return f"{mark}(said by the {hit.said_by}) " if hit.said_by else mark
 
 
 def _format_cell(value: Any) -> str:

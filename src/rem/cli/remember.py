@@ -22,7 +22,7 @@ from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
-    from rem.forgetting.change_requests import ChangeReport, ChangeRequest, ChangeRequests
+    from rem.forget.change_requests import ChangeReport, ChangeRequest, ChangeRequests
     from rem.models import Resource
 
 IN_TERMINAL = "user in a terminal"
@@ -47,7 +47,7 @@ def remember(
     statement = sys.stdin.read() if text == "-" else text
 
     async def work(rem: Rem) -> tuple[Resource, list[str]]:
-        stored = await rem.remember(statement, user=owner, tenant=tenant, name=name, tags=tags)
+        stored = await rem.for_user(owner, tenant=tenant).remember(statement, name=name, tags=tags)
         return stored, rem.database.privacy.list_masked([statement])
 
     stored, masked = run_with_rem(work)
@@ -83,7 +83,7 @@ def correct(
     """
 
     async def work(rem: Rem) -> tuple[ChangeRequest, ChangeReport | None]:
-        changes = rem.changes(user, tenant=tenant)
+        changes = rem.for_user(user, tenant=tenant).changes
         request = await changes.request_correction(topic, to)
         return request, await ask_and_confirm(changes, request, dry_run=dry_run, yes=yes, as_json=as_json, only=only)
 

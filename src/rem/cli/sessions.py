@@ -31,9 +31,9 @@ from rem.cli.terminal_text import echo
 
 if TYPE_CHECKING:
     from rem.app import Rem
-    from rem.memory.export_import import ImportReport
-    from rem.memory.manager import MemoryManager
     from rem.models import Message, Session
+    from rem.sessions.export_import import ImportReport
+    from rem.sessions.manager import MemoryManager
 
 app = typer.Typer(help="List, read, search, export, import and delete sessions.", no_args_is_help=True)
 
@@ -123,7 +123,7 @@ def export_sessions(
     from rem.cli.output import format_count, progress_bar
 
     async def work(rem: Rem) -> int:
-        from rem.memory.export_import import export_sessions as write_sessions
+        from rem.sessions.export_import import export_sessions as write_sessions
 
         memory = _open_memory(rem, user, tenant)
         session_ids = [await _require_session_id(memory, name) for name in sessions] if sessions else None
@@ -211,7 +211,7 @@ def prune(
 ) -> None:
     """Delete the user's old sessions and what dreams derived from them. They can be restored."""
     from rem.cli.output import print_json
-    from rem.memory.prune import list_idle_sessions
+    from rem.sessions.prune import list_idle_sessions
 
     async def work(rem: Rem) -> int | list[Session]:
         memory = _open_memory(rem, user, tenant)
@@ -242,7 +242,7 @@ def expire_session(
 ) -> None:
     """Set when a session and all its messages expire."""
     from rem.cli.forget import format_expiry
-    from rem.forgetting.expiry import expire, parse_expiry
+    from rem.forget.expiry import expire, parse_expiry
 
     expires_at = parse_expiry(within, at, never, now=load_settings().now())
 
@@ -372,7 +372,7 @@ def _print_idle(sessions: Sequence[Session], *, err: bool = False) -> None:
 
 
 def _open_memory(rem: Rem, user: str | None, tenant: str) -> MemoryManager:
-    return rem.memory(require_user(user), tenant=tenant)
+    return rem.for_user(require_user(user), tenant=tenant).sessions
 
 
 @contextmanager
@@ -402,8 +402,8 @@ def _print_pruned(pruned: int, as_json: bool) -> None:
 
 async def _import_file(memory: MemoryManager, path: Path, on_rows: Any, skip_broken: bool) -> ImportReport:
     from rem.errors import InvalidInputError
-    from rem.memory.export_import import check_export_lines, import_sessions
-    from rem.memory.sqlite_import import import_sqlite, is_sqlite
+    from rem.sessions.export_import import check_export_lines, import_sessions
+    from rem.sessions.sqlite_import import import_sqlite, is_sqlite
 
     try:
         if is_sqlite(path):

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from rem import errors
+import rem.errors as errors
 from rem.cli.terminal_text import echo
 from rem.settings import Settings
 from rem.settings.group import get_group_class
@@ -64,8 +64,9 @@ llm:
   default_model: openai:gpt-4o
 ```
 
-`rem config` shows the settings in effect with the place that each value comes from, and changes the file. It keeps
-comments and all other lines, checks names and values first, and lets only you read the file. With `-` the value comes
+`rem config` shows the settings in effect with the place that each value comes from, and changes the file. It
+rewrites the file with all other values, but without its comments, and says so. It checks names and values first, and
+lets only you read the file. With `-` the value comes
 from standard input, so that a secret stays out of the history of the shell:
 
 ```sh

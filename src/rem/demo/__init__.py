@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
+from rem.db.load import LoadReport, RowProgress, load
 from rem.db.sql import query
 from rem.db.store import Store
 from rem.db.yaml_rows import TableBlock, read_blocks
@@ -37,6 +38,11 @@ def read_workspace() -> list[TableBlock]:
     return read_blocks(text, "workspace.yaml")
 
 
+async def load_workspace(store: Store, on_rows: RowProgress | None = None) -> LoadReport:
+    """Load the sample workspace into the rows of a store. Loading it again changes nothing."""
+    return await load(store, read_workspace(), on_rows)
+
+
 async def remove_workspace(store: Store) -> RemovedWorkspace:
     """Erase the rows of the sample workspace from the store's scope, also deleted ones; all of them or none.
 
@@ -51,7 +57,7 @@ async def remove_workspace(store: Store) -> RemovedWorkspace:
             (report.erased if is_sample else report.kept).append(name)
         if store.scope.tenant_id == DEMO_TENANT:
             async with transaction.executor.connection() as connection:
-                report.chats = len(await connection.fetch(query("memory", "erase_sessions"), DEMO_TENANT))
+                report.chats = len(await connection.fetch(query("sessions/sessions", "erase_sessions"), DEMO_TENANT))
     return report
 
 

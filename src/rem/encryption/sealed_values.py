@@ -34,13 +34,14 @@ _HEADER_BYTES = _TENANT_BYTES + 16 + 1
 _TEXT, _JSON = 0, 128
 COLUMNS = (
     *("content", "tool_calls", "summary", "description", "system_prompt", "comment", "attempted_task", "parameters"),
-    *("tool_arguments", "state", "upload", "secret", "profile"),
+    *("tool_arguments", "state", "upload", "secret", "profile", "caption", "headers", "values"),
 )
 """The columns with sealed values. Their numbers are stored, so new ones are added at the end."""
 _NUMBERS = {name: number for number, name in enumerate(COLUMNS)}
 SEALED_TEXTS: Mapping[str, tuple[str, ...]] = {
     "messages": ("content",),
     "resources": ("content",),
+    "records": ("content", "caption"),
     "documents": ("content",),
     "moments": ("summary",),
     "ontologies": ("content",),
@@ -50,7 +51,11 @@ SEALED_TEXTS: Mapping[str, tuple[str, ...]] = {
     "tool_gaps": ("attempted_task",),
 }
 """The text columns of entities that are sealed, by table."""
-SEALED_JSON: Mapping[str, tuple[str, ...]] = {"messages": ("tool_calls",), "approvals": ("parameters",)}
+SEALED_JSON: Mapping[str, tuple[str, ...]] = {
+    "messages": ("tool_calls",),
+    "approvals": ("parameters",),
+    "records": ("headers", "values"),
+}
 """The JSON columns of entities that are sealed, by table."""
 
 
@@ -182,20 +187,6 @@ class Sealer:
         if len(opened) > 1:
             return ["\n".join(_merge_lines(str(part) for part in opened))]
         return opened
-
-
-def seal_fields(sealer: Sealer, table: str, fields: Mapping[str, Any], tenant_id: str, row_id: UUID) -> dict[str, Any]:
-    """Return fields of an entity with those encrypted that are stored encrypted."""
-    texts, documents = SEALED_TEXTS.get(table, ()), SEALED_JSON.get(table, ())
-    sealed = dict(fields)
-    for name, value in fields.items():
-        if name in texts and isinstance(value, str):
-            sealed[name] = sealer.seal_text(table, name, value, tenant_id, row_id)
-        elif name in documents:
-            sealed[name] = sealer.seal_json(value, Place(tenant_id, row_id, name))
-        elif name == "metadata" and table in SEALED_METADATA:
-            sealed[name] = SEALED_METADATA[table](sealer, value, tenant_id, row_id)
-    return sealed
 
 
 def seal_statement(sealer: Sealer, row: Mapping[str, Any], tenant_id: str) -> Any:

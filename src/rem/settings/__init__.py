@@ -1,6 +1,13 @@
 """Settings: `API__PORT` in the environment, or `api: {port: 8000}` in a YAML file. One file for each area."""
 
-from rem.settings.background import AudioSettings, DreamingSettings, IngestSettings, WorkerSettings, is_cron_expression
+from rem.settings.background import (
+    AudioSettings,
+    DreamingSettings,
+    IngestSettings,
+    WorkerSettings,
+    is_cron_expression,
+    next_cron_time,
+)
 from rem.settings.chat import (
     AgentsSettings,
     ChatSettings,
@@ -22,6 +29,7 @@ from rem.settings.security import (
     OidcSettings,
     PrivacyAction,
     PrivacySettings,
+    get_domain,
 )
 from rem.settings.server import (
     RATE_PERIOD_SECONDS,
@@ -71,7 +79,9 @@ __all__ = [
     "VectorStoreSettings",
     "WorkerSettings",
     "describe_ignored_files",
+    "get_domain",
     "get_settings",
     "is_cron_expression",
     "list_ignored_variables",
+    "next_cron_time",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -67,7 +68,17 @@ class WorkerSettings(SettingsGroup):
     """Background jobs ([guide](jobs.md))."""
 
     in_process: bool = Field(default=True, description="Let `rem serve` process jobs and index as well.")
-    concurrency: int = Field(default=2, ge=1, le=64, description="Number of jobs at the same time in one process.")
+    concurrency: int = Field(
+        default=3,
+        ge=1,
+        le=64,
+        description="Number of jobs at the same time in one process. One owner gets at most one less than that.",
+    )
+    max_waiting: int = Field(
+        default=1000,
+        ge=1,
+        description="Number of jobs of one owner that may wait. Beyond that, uploads are answered with 429.",
+    )
     attempts: int = Field(default=5, ge=1, le=100, description="Number of attempts after which a failing job is dead.")
     retry_seconds: float = Field(
         default=2.0, gt=0, description="Wait before the second attempt. It doubles for each further attempt."
@@ -124,3 +135,11 @@ def is_cron_expression(expression: str) -> bool:
         # For example the 31st of February.
         return False
     return True
+
+
+def next_cron_time(expression: str, after: datetime) -> datetime:
+    """Return the first time after `after` that matches a valid cron expression, in UTC."""
+    from croniter import croniter
+
+    next_at: datetime = croniter(expression, after.astimezone(UTC)).get_next(datetime)
+    return next_at

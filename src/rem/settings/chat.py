@@ -14,7 +14,7 @@ OutputModeSetting: TypeAlias = Literal["auto", "tool", "native", "prompt"]
 
 
 class LlmSettings(SettingsGroup):
-    """The language model. Without one, the built-in model `rem:local` answers with excerpts from stored texts."""
+    """The language model. Without one, the memory answers itself (`rem:local`)."""
 
     default_model: str | None = Field(
         default=None, description="Language model as `provider:name`, such as `openai:gpt-4o`."
@@ -84,16 +84,6 @@ class VectorStoreSettings(SettingsGroup):
         default=None, description="The same as `EMBEDDING__PROVIDER`."
     )
     embedding_model: str | None = Field(default=None, description="The same as `EMBEDDING__MODEL`.")
-    backend: str = Field(default="pgvector", description="Has no effect: vectors are stored in PostgreSQL.")
-    persist_directory: Path | None = Field(default=None, description="Has no effect, for the same reason.")
-    collection_name: str | None = Field(default=None, description="Has no effect, for the same reason.")
-
-    @property
-    def unused_names(self) -> list[str]:
-        """The given names that have no effect."""
-        other_backend = self.backend if self.backend != "pgvector" else None
-        values = {"backend": other_backend, **self.model_dump(include={"persist_directory", "collection_name"})}
-        return [name for name, value in values.items() if value is not None]
 
 
 class MemorySettings(SettingsGroup):

@@ -1,11 +1,15 @@
-"""The YAML file with settings: find it, check every name in it, and read it."""
+"""The YAML file with settings: find it, check every name in it, read it, and change it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
+from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -24,6 +28,7 @@ GENERAL_PREFIX = "rem_"
 """Settings without a group begin with it in the environment. The file leaves it out: `user`, `home`."""
 FILE_SETTINGS = frozenset({"rem_config", "rem_env_file"})
 """The settings that the file cannot contain: they name files with settings."""
+_COMMENT = re.compile(r"(?:^|\s)#")
 
 
 def find_config_file(named: Path | None, home: Path) -> Path | None:
@@ -57,11 +62,75 @@ def read_config_file(path: Path, model: type[BaseModel]) -> dict[str, Any]:
 
     Raise SettingsError, which names the file and the line or the setting, if a name or a value is not valid.
     """
-    return parse_config(read_config_text(path), path, model)
+    return _ConfigReader(path, model).read(_read_text(path))
 
 
-def read_config_text(path: Path) -> str:
-    """Return the text of a file with settings. Raise SettingsError if it cannot be read, or is too long."""
+def change_config_file(path: Path, model: type[BaseModel], change: Callable[[dict[str, Any]], object]) -> bool:
+    """Let a function change the settings in a file, which may not exist yet. Return whether comments in it were lost.
+
+    A file that changes is rewritten with all other values. Only its owner can read it then. The new text is checked
+    first, and replaces the file at once. Another process that changes the file waits. Raise SettingsError if the file
+    cannot be changed, or if the new text is not valid.
+    """
+    import yaml
+
+    # A link stays a link.
+    target = path.resolve()
+    reader = _ConfigReader(path, model)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = os.open(target.parent, os.O_RDONLY)
+    except OSError as error:
+        raise SettingsError(f"{target.parent} cannot be used: {error.strerror}.") from error
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        text = _read_text(target) if target.exists() else ""
+        data = reader.parse(text)
+        change(data)
+        if data == reader.parse(text):
+            return False
+        new_text = yaml.safe_dump(data, allow_unicode=True, sort_keys=False) if data else ""
+        reader.read(new_text)
+        _replace(target, new_text)
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be written: {error.strerror}.") from error
+    finally:
+        os.close(folder)
+    return _COMMENT.search(text) is not None
+
+
+def set_value(data: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set the setting with this path, such as `("memory", "rag", "top_k")`."""
+    for name in path[:-1]:
+        data = data.setdefault(name, {})
+    data[path[-1]] = value
+
+
+def remove_value(data: dict[str, Any], path: Sequence[str]) -> bool:
+    """Remove a setting, and each group that becomes empty. Return whether it was there."""
+    name, *rest = path
+    if rest and isinstance(group := data.get(name), dict):
+        was_set = remove_value(group, rest)
+        if not group:
+            del data[name]
+        return was_set
+    return not rest and data.pop(name, None) is not None
+
+
+def _replace(target: Path, text: str) -> None:
+    temporary = target.with_name(f".{target.name}.{uuid4().hex}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _read_text(path: Path) -> str:
     try:
         content = path.read_bytes()
         if len(content) > MAX_CONFIG_BYTES:
@@ -71,11 +140,6 @@ def read_config_text(path: Path) -> str:
         raise _make_error(path, f"cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise _make_error(path, "not UTF-8 text: save it as UTF-8") from error
-
-
-def parse_config(text: str, path: Path, model: type[BaseModel]) -> dict[str, Any]:
-    """Return the settings in the text of the file `path`, as `read_config_file` does."""
-    return _ConfigReader(path, model).read(text)
 
 
 def check_setting(model: type[BaseModel], name: str, value: Any) -> Any:
@@ -104,10 +168,15 @@ class _ConfigReader:
         }
 
     def read(self, text: str) -> dict[str, Any]:
+        """Return the settings of `model`. Raise SettingsError if a name or a value is not valid."""
+        return dict(self._check_values(self.parse(text)))
+
+    def parse(self, text: str) -> dict[str, Any]:
+        """Return the values by the names in the file, without empty ones. Raise SettingsError for a wrong name."""
         import yaml
 
         try:
-            data = self._parse(text)
+            return self._load(text)
         except yaml.reader.ReaderError as error:
             character = f"U+{ord(text[error.position]):04X}"
             first_lines = text[: error.position + 1].split("\n")
@@ -117,15 +186,14 @@ class _ConfigReader:
             raise self._error(f"not valid YAML: {error.problem or error.context}", line) from error
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise self._error(f"not valid YAML: {error}") from error
-        return dict(self._check_values(data))
 
-    def _parse(self, text: str) -> dict[str, Any]:
+    def _load(self, text: str) -> dict[str, Any]:
         import yaml
 
         loader = yaml.SafeLoader(text)
         try:
             root = loader.get_single_node()
-            if root is None:
+            if root is None or _is_null(root):
                 return {}
             fields = {name: field for name, (_, field) in self._fields.items()}
             self._check_names(root, fields, ())

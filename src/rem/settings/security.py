@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal, TypeAlias
+from uuid import UUID
 
 from pydantic import Field, SecretStr, field_validator
 
 from rem.settings.group import SettingsGroup
 
 MIN_SECRET_CHARS = 32
+MULTI_TENANT_NAMES = ("common", "organizations", "consumers")
+"""What Microsoft's login calls the accounts of many directories."""
+MAX_DOMAIN_CHARS = 253
+_DOMAIN_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 PrivacyAction: TypeAlias = Literal["keep", "mask", "refuse"]
 
 
@@ -29,14 +35,48 @@ class MicrosoftSettings(OAuthClientSettings):
 
     tenant: str = Field(
         default="common",
-        pattern=r"^[A-Za-z0-9.-]{1,100}$",
-        description="Directory whose accounts may log in: its id, or `common`, `organizations` or `consumers`.",
+        description=(
+            "Directory whose accounts may log in: its id or domain; or `common`, `organizations` or `consumers`."
+        ),
     )
     authority: str = Field(
         default="https://login.microsoftonline.com",
         pattern=r"^https?://[^\s/?#]+$",
         description="Address of Microsoft's login; national clouds have another.",
     )
+
+    @property
+    def has_own_directory(self) -> bool:
+        """Return True if only the accounts of one directory may log in."""
+        return self.tenant not in MULTI_TENANT_NAMES
+
+    @field_validator("tenant")
+    @classmethod
+    def _check_tenant(cls, value: str) -> str:
+        tenant = value.strip().lower()
+        if tenant in MULTI_TENANT_NAMES or _is_uuid(tenant) or _is_domain(tenant):
+            return tenant
+        names = ", ".join(MULTI_TENANT_NAMES)
+        raise ValueError(f"{value!r} is not a directory of Microsoft: write its id (a UUID), its domain, or {names}")
+
+    @field_validator("authority")
+    @classmethod
+    def _lower_authority(cls, value: str) -> str:
+        return value.lower()
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _is_domain(text: str) -> bool:
+    labels = text.split(".")
+    # An IP address is no domain.
+    is_name = len(labels) > 1 and not labels[-1].isdigit()
+    return is_name and len(text) <= MAX_DOMAIN_CHARS and all(map(_DOMAIN_LABEL.fullmatch, labels))
 
 
 class OidcSettings(OAuthClientSettings):
@@ -128,6 +168,12 @@ class AuthSettings(SettingsGroup):
         """Return True if people can log in with a provider."""
         return self.enabled and any(provider.client_id for provider in (self.google, self.microsoft, self.oidc))
 
+    def admits(self, email: str) -> bool:
+        """Return True if the owner of an e-mail address may log in."""
+        domain = get_domain(email)
+        is_listed = email.lower() in self.admin_emails or domain in self.tenants_by_domain
+        return is_listed or not self.allowed_domains or domain in self.allowed_domains
+
     @field_validator("session_secret", "previous_secrets")
     @classmethod
     def _check_secrets(cls, value: SecretStr | list[SecretStr] | None) -> SecretStr | list[SecretStr] | None:
@@ -147,6 +193,11 @@ class AuthSettings(SettingsGroup):
     @classmethod
     def _lower_domains(cls, value: dict[str, str]) -> dict[str, str]:
         return {domain.strip().lower(): tenant for domain, tenant in value.items()}
+
+
+def get_domain(email: str) -> str:
+    """Return the domain of an e-mail address in lower case."""
+    return email.rpartition("@")[2].lower()
 
 
 class AuditSettings(SettingsGroup):

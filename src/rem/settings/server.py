@@ -68,8 +68,31 @@ class ApiSettings(SettingsGroup):
             "`API__TRUSTED_PROXIES` may have any number."
         ),
     )
+    max_chats_per_caller: int = Field(
+        default=8,
+        ge=1,
+        description=(
+            "Maximum number of chats and agent runs that one caller may have at the same time in one server process. "
+            "Without a login, all callers of one address share it."
+        ),
+    )
+    max_queries_per_caller: int = Field(
+        default=32,
+        ge=1,
+        description=(
+            "Maximum number of queries and calls of MCP that one caller may have, running or waiting, in one server "
+            "process. Without a login, all callers of one address together have twice as many."
+        ),
+    )
     shutdown_seconds: float = Field(
         default=10.0, gt=0, description="Time that running answers get to finish when the server stops."
+    )
+    freeze_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        description=(
+            "Time after which `rem serve` ends a server process whose event loop does not answer, and starts another."
+        ),
     )
 
     @field_validator("trusted_proxies")
@@ -82,7 +105,9 @@ def _check_network(text: str) -> str:
     try:
         network = ip_network(text, strict=False)
     except ValueError as error:
-        raise ValueError(f"{text!r} is not an IP address or a network such as 10.0.0.0/8") from error
+        raise ValueError(f"{text!r} is not an IP address or a network such as 10.1.2.0/24") from error
+    if network.prefixlen == 0:
+        raise ValueError(f"{text!r} are all addresses: name those of your reverse proxies")
     return str(network) if "/" in text else text
 
 

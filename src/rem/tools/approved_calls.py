@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rem.errors import InvalidInputError
 from rem.models import ApprovalStatus
+from rem.models.field_types import to_json_value
 from rem.tools.binding import ToolFunction, check_arguments, describe_call, get_traits
 from rem.tools.registry import AGENT_TOOLS
 
@@ -29,10 +29,16 @@ def is_self_contained(approval: Approval) -> bool:
     return get_traits(get_tool(approval)).carry_out is not None
 
 
-def check_parameters(approval: Approval, parameters: Mapping[str, Any] | None) -> None:
-    """Raise InvalidInputError, which names each error, if edited arguments do not fit the tool."""
-    if parameters is not None:
-        check_arguments(get_tool(approval), parameters)
+def check_decision(approval: Approval, decision: Decision) -> None:
+    """Raise InvalidInputError, which names each error, if edited arguments or chosen rows do not fit the request."""
+    if decision.parameters is not None:
+        try:
+            to_json_value(decision.parameters)
+        except ValueError as error:
+            raise InvalidInputError(f"The arguments cannot be stored: parameters {error}.") from error
+        check_arguments(get_tool(approval), decision.parameters)
+    if decision.numbers is not None and not approval.proposal.get("rows"):
+        raise InvalidInputError("This request has no numbered rows, so none can be chosen: decide on all of it.")
 
 
 async def show_request(env: ToolEnv, approval: Approval) -> str:
@@ -40,7 +46,7 @@ async def show_request(env: ToolEnv, approval: Approval) -> str:
     if approval.status is not ApprovalStatus.PENDING:
         return approval.action_description
     if "rows" in approval.proposal:
-        return (await env.rem.changes(env.scope).show(approval)).preview
+        return (await env.rem.for_user(env.scope).changes.show(approval)).preview
     return describe_call(get_tool(approval), approval.parameters).preview
 
 
@@ -50,10 +56,9 @@ async def carry_out(env: ToolEnv, approval: Approval, decision: Decision) -> dic
     own = get_traits(function).carry_out
     if own is not None:
         return await own(env, approval, decision)
-    parameters = approval.parameters if decision.parameters is None else decision.parameters
-    arguments = check_arguments(function, parameters)
-    approvals = env.rem.approvals(env.scope)
-    await approvals.approve(approval, by=decision.by, parameters=decision.parameters)
+    check_decision(approval, decision)
+    approvals = env.rem.for_user(env.scope).approvals
+    recorded = await approvals.approve(approval, by=decision.by, parameters=decision.parameters)
     async with approvals.executing(approval.id):
-        result: dict[str, Any] = await function(env, **arguments)
+        result: dict[str, Any] = await function(env, **check_arguments(function, recorded))
     return result

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import orjson
 
-from rem.approvals.approvals import Proposal
+from rem.approvals.approvals import AlreadyBegunError, Proposal
 from rem.audit.entry import note_tool
 from rem.context import agent_context_scope
 from rem.errors import ForbiddenError, InvalidInputError, NotFoundError, RemError
@@ -138,10 +138,13 @@ def make_agent_tool(
                     if not ctx.tool_call_approved:
                         return await _call_with_consent(function, env, arguments)
                     approval_id = UUID(ctx.tool_call_metadata[APPROVAL_ID])
-                    async with env.rem.approvals(env.scope).executing(approval_id):
+                    async with env.rem.for_user(env.scope).approvals.executing(approval_id):
                         return await function(env, **arguments)
         except ConsentNeeded as needed:
             raise ApprovalRequired(metadata={PROPOSAL: needed.proposal}) from needed
+        except AlreadyBegunError:
+            # Another process carries out the same decision, and its run goes on. This one ends.
+            raise
         except CORRECTABLE_ERRORS as error:
             raise ModelRetry(str(error)) from error
         except RemError as error:
@@ -199,22 +202,38 @@ def describe_call(function: ToolFunction, arguments: Mapping[str, Any]) -> Propo
     )
 
 
+def check_effect(function: ToolFunction, env: ToolEnv) -> str | None:
+    """Return why a tool that changes something is skipped; None if it may run.
+
+    Raise ForbiddenError if nothing of the turn is stored.
+    """
+    if get_traits(function).risk is RiskLevel.REVERSIBLE:
+        return None
+    if env.context.is_eval:
+        # It must not change the memory that it measures.
+        return "This is an evaluation, so nothing was stored or changed."
+    if env.context.is_transient:
+        raise ForbiddenError(
+            "Nothing of this turn is stored, so it cannot be done: leave out `store: false`, and log in or name a "
+            "session."
+        )
+    return None
+
+
 async def _call_with_consent(function: ToolFunction, env: ToolEnv, arguments: dict[str, Any]) -> Any:
     """Call a tool, or ask for the consent of the user first if its risk needs that and it does not ask itself."""
     traits = get_traits(function)
-    if env.context.is_eval and traits.risk is not RiskLevel.REVERSIBLE:
-        # An evaluation must not change the memory that it measures.
-        return {"status": "skipped", "message": "This is an evaluation, so nothing was stored or changed."}
-    if env.context.is_transient and traits.risk is not RiskLevel.REVERSIBLE:
-        raise ForbiddenError("Nothing is stored for a caller without a login and a session: log in, or name a session.")
+    skipped = check_effect(function, env)
+    if skipped is not None:
+        return {"status": "skipped", "message": skipped}
     if traits.carry_out is not None or traits.risk not in env.consent:
         return await function(env, **arguments)
 
     async def carry_out(approval: Approval) -> Any:
-        approvals = env.rem.approvals(env.scope)
-        await approvals.approve(approval, by=FROM_CLIENT)
+        approvals = env.rem.for_user(env.scope).approvals
+        recorded = await approvals.approve(approval, by=FROM_CLIENT)
         async with approvals.executing(approval.id):
-            return await function(env, **arguments)
+            return await function(env, **check_arguments(function, recorded))
 
     return await ask_consent(env, describe_call(function, arguments), carry_out)
 

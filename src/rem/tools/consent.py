@@ -64,7 +64,7 @@ async def ask_consent(
     require_visible_question(env)
     if env.is_chat:
         raise ConsentNeeded(proposal)
-    approvals = env.rem.approvals(env.scope)
+    approvals = env.rem.for_user(env.scope).approvals
     approval = await approvals.request(proposal)
     decision = await env.ask_user(proposal.preview, approval) if env.ask_user is not None else None
     if decision is None:
@@ -80,9 +80,9 @@ def describe_question(approval: Approval, rows: int) -> str:
     """Return how the user decides on a request in chat."""
     verb = approval.tool_name if approval.tool_name in ("forget", "correct") else "do"
     which = "it" if rows < 2 else "these"
-    choice = ", or name some, such as `only 1`" if rows > 1 else ""
+    choice = ", or choose some, such as `/approve 1`" if rows > 1 else ""
     no = "`no` to keep everything" if rows else "`no` to leave it"
-    return f"Answer `yes` to {verb} {which}, {no}{choice}. (`confirm {approval.code}` works as well.)"
+    return f"Answer `yes` to {verb} {which}, {no}{choice}. (`/approve {approval.code}` works in any session.)"
 
 
 def _describe_request(proposal: Proposal, approval: Approval) -> dict[str, Any]:

@@ -42,7 +42,7 @@ async def remember(
     For example: remember(text="My flight to Oslo on 3 May 2026 is SK1425.")
     """
     try:
-        stored = await env.rem.remember(text, user=env.scope, tags=tags)
+        stored = await env.rem.for_user(env.scope).remember(text, tags=tags)
     except ValidationError as error:
         raise InvalidInputError(f"The text cannot be stored. {describe_validation_error(error)}") from error
     masked = env.rem.database.privacy.list_masked([text])
@@ -55,7 +55,7 @@ async def carry_out_change(env: ToolEnv, approval: Approval, decision: Decision)
     parameters = decision.parameters
     if parameters is not None and approval.parameters and parameters.get("what") != approval.parameters.get("what"):
         raise InvalidInputError("The list was made for another topic, so `what` cannot change: ask again.")
-    changes = env.rem.changes(env.scope)
+    changes = env.rem.for_user(env.scope).changes
     report = await changes.confirm(approval, by=decision.by, numbers=decision.numbers, parameters=parameters)
     return {"status": "success", "changed": True, "summary": report.summary}
 
@@ -70,7 +70,7 @@ async def forget(env: ToolEnv, what: Topic) -> dict[str, Any]:
     """
     require_visible_question(env)
     try:
-        change = await env.rem.changes(env.scope).find_forget(what, session_id=_get_session_id(env))
+        change = await env.rem.for_user(env.scope).changes.find_forget(what, session_id=_get_session_id(env))
     except NotFoundError as error:
         return {"status": "not_found", "changed": False, "message": str(error)}
     return await ask_consent(env, change.proposal, lambda approval: _confirm(env, approval))
@@ -92,7 +92,7 @@ async def correct(
     """
     require_visible_question(env)
     try:
-        change = await env.rem.changes(env.scope).find_correction(what, to, session_id=_get_session_id(env))
+        change = await env.rem.for_user(env.scope).changes.find_correction(what, to, session_id=_get_session_id(env))
     except NotFoundError as error:
         return {"status": "not_found", "changed": False, "message": f"{error} Use remember to store the new text."}
     return await ask_consent(env, change.proposal, lambda approval: _confirm(env, approval))

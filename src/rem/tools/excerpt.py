@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from math import sqrt
 
-from rem.query.value_kinds import ValueKind, find_value_kinds, find_wanted_kinds
-from rem.retrieval.synonyms import find_synonyms
+from rem.search.synonyms import find_synonyms
 from rem.text import FUNCTION_WORDS, find_sentence_spans, split_words
 
 MAX_SCANNED_CHARS = 50_000
@@ -16,8 +15,6 @@ GAP = " … "
 STEM_CHARS = 5
 """Words with the same first letters count as the same word: ferry, ferries."""
 SYNONYM_WEIGHT = 0.7
-VALUE_WEIGHT = 0.5
-"""What a value of the kind that is asked for is worth, beside a word of the question."""
 MAX_PIECE_CHARS = 200
 """A longer sentence is picked in pieces."""
 
@@ -43,19 +40,11 @@ def _score_pieces(pieces: Sequence[str], question: str) -> list[float]:
     """Return how well each piece fits. A word that many pieces have says little about one of them."""
     wanted = _list_stems(question)
     others = _list_stems(find_synonyms(question)) - wanted
-    kinds = find_wanted_kinds(question)
     found = [_list_stems(piece) & (wanted | others) for piece in pieces]
     frequencies = Counter(stem for stems in found for stem in stems)
-    scores = []
-    for place, stems in enumerate(found):
-        score = sum((1 if stem in wanted else SYNONYM_WEIGHT) / sqrt(frequencies[stem]) for stem in stems)
-        has_context = bool(stems or (place and found[place - 1]))
-        scores.append(score + (VALUE_WEIGHT if has_context and _has_value(pieces[place], kinds) else 0.0))
-    return scores
-
-
-def _has_value(piece: str, kinds: frozenset[ValueKind]) -> bool:
-    return not kinds.isdisjoint(find_value_kinds(piece)) if kinds else False
+    return [
+        sum((1 if stem in wanted else SYNONYM_WEIGHT) / sqrt(frequencies[stem]) for stem in stems) for stems in found
+    ]
 
 
 def _pick_pieces(pieces: Sequence[tuple[int, int]], scores: Sequence[float], max_chars: int) -> set[int]:

@@ -141,7 +141,7 @@ async def _name_session(env: ToolEnv, name: str) -> None:
     def set_name(session: Session) -> None:
         session.name = session.name or name
 
-    store = env.rem.store(env.scope)
+    store = env.rem.for_user(env.scope).store
     try:
         await store.modify(Session, UUID(env.context.session_id), set_name)
     except (NotFoundError, ConflictError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rem.dreaming.profiles.user_row import find_user_rows, load_user_record
+from rem.dreams.profiles.user_row import find_user_rows, load_user_record
 
 if TYPE_CHECKING:
     from rem.tools.env import ToolEnv
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 async def load_own_profile(env: ToolEnv) -> dict[str, Any] | None:
     """Return the caller's own row in `users`, or None. Rows that others wrote about the caller are ignored."""
     names = [name for name in (env.context.user_email, env.context.user_id) if name]
-    store = env.rem.store(env.scope)
+    store = env.rem.for_user(env.scope).store
     matches = await store.find_matches(names, "users") if names else []
     record = next((match.record for match in matches if match.record.get("user_id") == env.scope.user_id), None)
     if record is not None or env.context.user_id is None:
@@ -26,5 +26,5 @@ async def load_own_profile(env: ToolEnv) -> dict[str, Any] | None:
 async def load_shared_profile(env: ToolEnv) -> dict[str, Any] | None:
     """Return the shared row in `users` that has the caller's e-mail address or id, or None."""
     names = [name for name in (env.context.user_email, env.context.user_id) if name]
-    matches = await env.rem.store(env.scope).find_matches(names, "users") if names else []
+    matches = await env.rem.for_user(env.scope).store.find_matches(names, "users") if names else []
     return next((match.record for match in matches if match.record.get("user_id") is None), None)

@@ -8,8 +8,7 @@ from pydantic import Field, ValidationError
 
 from rem.db.store import Store
 from rem.errors import ConflictError, DeletedError, InvalidInputError
-from rem.ingest.sources.fetch import fetch_file
-from rem.ingest.sources.policy import FetchPolicy
+from rem.ingest.models import FileSource
 from rem.models import Resource
 from rem.models.field_types import utc_now
 from rem.privacy.policy import describe_masked
@@ -41,7 +40,7 @@ async def ingest_into_rem(
     replace=true.
     For example: ingest_into_rem(name="Pricing decision 2026-03", content="We decided …", category="decision")
     """
-    store = env.rem.store(env.scope)
+    store = env.rem.for_user(env.scope).store
     privacy = store.executor.privacy
     masked, content = privacy.list_masked([content]), privacy.mask(content, "content")
     resource = _make_resource(name, content, category, tags)
@@ -79,15 +78,14 @@ async def parse_and_ingest_file(
     becomes that agent. For a text that you already have use ingest_into_rem.
     For example: parse_and_ingest_file(uri="https://example.com/handbook.pdf", category="manual")
     """
-    settings = env.rem.settings
-    async with report_step(env, f"Fetching {uri}", 1, 3):
-        file = await fetch_file(uri, FetchPolicy.from_settings(settings.ingest), settings.ingest)
 
     async def save_schema(text: str) -> str:
         assert env.agents is not None  # noqa: S101  # only passed on if there are agents
         return (await env.agents.save(text, env.scope)).name
 
-    ingester = env.rem.ingester(env.scope, save_agent=save_schema if env.agents is not None else None)
+    ingester = env.rem.for_user(env.scope).ingester(save_agent=save_schema if env.agents is not None else None)
+    async with report_step(env, f"Fetching {uri}", 1, 3):
+        file = await ingester.fetch(FileSource(uri))
     async with report_step(env, "Reading and storing the text", 2, 3):
         outcome = await ingester.ingest(
             file,
@@ -99,7 +97,7 @@ async def parse_and_ingest_file(
     if outcome.status == "deleted":
         raise DeletedError(outcome.error)
     async with report_step(env, "Indexing the text", 3, 3):
-        await env.rem.index(user=env.scope)
+        await env.rem.for_user(env.scope).index()
     return {
         "status": outcome.status,
         "file": outcome.key,

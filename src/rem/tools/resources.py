@@ -17,8 +17,8 @@ from pydantic import Field
 from rem.context import resolve_user_id
 from rem.errors import InvalidInputError, NotFoundError, ToolFailedError
 from rem.models import Entity, Message, Moment, Session
-from rem.query.language.grammar import VERBS, describe_grammar
-from rem.retrieval.embedding_model import load_current_model
+from rem.query.grammar import VERBS, describe_grammar
+from rem.search.embedding_model import load_current_model
 from rem.text import collapse_spaces
 from rem.tools.binding import tool
 from rem.tools.env import AgentDirectory, ToolEnv
@@ -132,21 +132,21 @@ async def query_types(env: ToolEnv) -> dict[str, Any]:
     return {
         "query_types": verbs,
         "grammar": describe_grammar(),
-        "modes": ["rem-dialect", "natural-language", "staged-plan"],
+        "modes": ["rem-dialect", "natural-language"],
     }
 
 
 async def sessions(env: ToolEnv) -> dict[str, Any]:
     """List the caller's sessions, newest first."""
-    store = env.rem.store(env.scope)
+    store = env.rem.for_user(env.scope).store
     latest = await store.find(Session, order_by="-updated_at", limit=MAX_LISTED_SESSIONS)
     return {"sessions": [_session_to_json(row) for row in latest], "count": await store.count(Session)}
 
 
 async def session(env: ToolEnv, id: str) -> dict[str, Any]:  # noqa: A002  # the name in the address
     """Show one session with its latest messages, by id or name."""
-    store = env.rem.store(env.scope)
-    row = await store.get(Session, await env.rem.memory(env.scope).resolve_session_id(id))
+    store = env.rem.for_user(env.scope).store
+    row = await store.get(Session, await env.rem.for_user(env.scope).sessions.resolve_session_id(id))
     latest = await store.find(Message, {"session_id": row.id}, order_by="-message_index", limit=MAX_SHOWN_MESSAGES)
     messages = [
         {
@@ -165,7 +165,7 @@ async def moments(env: ToolEnv, page: str) -> dict[str, Any]:
     number = int(page) if re.fullmatch(r"[0-9]{1,7}", page) else 0
     if not 1 <= number <= MAX_PAGE_NUMBER:
         raise InvalidInputError(f"A page is a whole number from 1 on, not {page[:100]!r}: rem://moments/1.")
-    store = env.rem.store(env.scope)
+    store = env.rem.for_user(env.scope).store
     total = await store.count(Moment)
     rows = await store.find(
         Moment,
@@ -179,7 +179,7 @@ async def moments(env: ToolEnv, page: str) -> dict[str, Any]:
 
 async def moment(env: ToolEnv, key: str) -> dict[str, Any]:
     """Show one moment, by its key."""
-    matches = await env.rem.store(env.scope).lookup(key, table="moments")
+    matches = await env.rem.for_user(env.scope).store.lookup(key, table="moments")
     if not matches:
         raise NotFoundError(f"There is no moment with the key {key[:200]!r}.")
     return _entity_to_json(matches[0], MAX_MOMENT_CHARS)
@@ -210,7 +210,7 @@ async def status(env: ToolEnv) -> dict[str, Any]:
     waiting = await env.rem.index_backlog()
     async with env.rem.database.connection() as connection:
         embedding_model = await load_current_model(connection)
-    store = env.rem.store(env.scope)
+    store = env.rem.for_user(env.scope).store
     counts = {model.entity_type.table: await store.count(model) for model in await list_entity_types(env)}
     return {
         **page,

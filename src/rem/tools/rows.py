@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from rem.query.result import QueryResult
+from rem.models.results import Hit, JsonRow, Ref, Result, Walk
 from rem.text import fold_text
 from rem.tools.excerpt import pick_excerpt
 from rem.tools.trimming import drop_empty_fields
 
-TEXT_FIELDS = ("text", "content", "summary", "description", "body")
-"""Fields that hold the text of an entity, the main one first."""
 MAX_TEXT_CHARS = 1_200
 MIN_TEXT_CHARS = 160
 TEXTS_BUDGET_CHARS = 5_600
@@ -22,7 +21,6 @@ bytes of UTF-8, because a character of a script with several bytes takes more to
 MAX_CONTINUED_CHARS = 240
 """Length of the messages around one that say what it is about."""
 MINUTES, DAYS = len("2026-11-14T10:20"), len("2026-11-14")
-_WALK_FIELDS = ("depth", "rel_type", "direction", "count", "destinations")
 _HIDDEN_FIELDS = frozenset(
     [
         *("id", "key", "created_at", "updated_at", "expires_at", "graph_edges", "origin", "run_id", "kind"),
@@ -32,33 +30,24 @@ _HIDDEN_FIELDS = frozenset(
 """Columns of a record that a model does not need, or that stand elsewhere in the row."""
 
 
-def to_flat_rows(result: QueryResult, query_text: str, session_id: str | None = None) -> list[dict[str, Any]]:
+def to_flat_rows(result: Result, query_text: str, session_id: str | None = None) -> list[JsonRow]:
     """Return the rows for a model. LOOKUP keeps whole texts and all fields that are set; other verbs keep excerpts.
 
     A row whose text is an excerpt has `chars`, the length of the whole text.
     """
     max_chars = count_text_chars(result.count)
-    rows = []
-    for row in result.results:
-        record = row.get("record")
-        if result.query_type == "SQL" or not isinstance(record, Mapping):
-            rows.append(_flatten_sql_row(row))
-        elif result.query_type == "LOOKUP" and "passage" not in row:
-            rows.append(_flatten_whole_row(row, record, session_id))
-        else:
-            rows.append(_flatten_hit(row, record, query_text, max_chars, session_id))
-    return rows
+    hits = [
+        _flatten_whole_hit(hit, session_id)
+        if result.verb == "LOOKUP" and hit.passage is None
+        else _flatten_hit(hit, query_text, max_chars, session_id)
+        for hit in result.hits
+    ]
+    return [*hits, *map(asdict, result.edges), *map(_flatten_sql_row, result.rows)]
 
 
 def count_text_chars(row_count: int) -> int:
     """Return the maximum length of one text in a result with this many rows."""
     return max(MIN_TEXT_CHARS, min(MAX_TEXT_CHARS, TEXTS_BUDGET_CHARS // max(row_count, 1)))
-
-
-def find_text(record: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the name and the value of the field that holds the text of an entity; None if it has none."""
-    texts = ((name, record.get(name)) for name in TEXT_FIELDS)
-    return next(((name, text) for name, text in texts if isinstance(text, str) and text.strip()), None)
 
 
 def find_note_title(row: Mapping[str, Any], key: str, text: str) -> str | None:
@@ -74,42 +63,37 @@ def find_note_title(row: Mapping[str, Any], key: str, text: str) -> str | None:
     return None if folded.replace(" ", "-") in key.casefold() or folded in fold_text(text) else title
 
 
-def _flatten_hit(
-    row: Mapping[str, Any], record: Mapping[str, Any], query_text: str, max_chars: int, session_id: str | None
-) -> dict[str, Any]:
-    flat = dict(_list_common_fields(row, record, session_id))
-    _, whole = find_text(record) or ("", "")
-    text, passage = whole, row.get("passage")
-    if isinstance(passage, Mapping):
-        # A session that was found by its name alone has no text.
-        text = passage["text"] or ""
-        if passage["key"] == row["key"]:
-            whole = str(record.get(passage["field"]) or "")
-        else:
-            # A session is found by a message, and a message may be found by its moment.
-            flat["passage_key"] = passage["key"]
+def _flatten_hit(hit: Hit, query_text: str, max_chars: int, session_id: str | None) -> JsonRow:
+    flat = dict(_list_common_fields(hit, session_id))
+    # A session that was found by its name alone has no text.
+    text, whole = hit.shown_text, hit.text
+    if hit.passage is not None and hit.passage.key == hit.key:
+        whole = str(hit.record.get(hit.passage.field) or "")
+    elif hit.passage is not None:
+        # A session is found by a message, and a message may be found by its moment.
+        flat["passage_key"] = hit.passage.key
     if not text.strip():
-        return flat | drop_empty_fields({"name": record.get("name")})
+        return flat | drop_empty_fields({"name": hit.record.get("name")})
     flat["text"] = pick_excerpt(text.strip(), query_text, max_chars * len(text) // len(text.encode()))
-    if title := find_note_title(record, str(row["key"]), flat["text"]):
+    if title := find_note_title(hit.record, hit.key, flat["text"]):
         flat["title"] = title
     if len(flat["text"]) < len(whole.strip()):
         flat["chars"] = len(whole)
-    for name in ("said_before", "said_after"):
-        if row.get(name):
-            flat[name] = pick_excerpt("\n".join(row[name]), query_text, MAX_CONTINUED_CHARS)
-    return flat
+    said = {"said_before": hit.said_before, "said_after": hit.said_after}
+    return flat | {
+        name: pick_excerpt("\n".join(texts), query_text, MAX_CONTINUED_CHARS) for name, texts in said.items() if texts
+    }
 
 
-def _flatten_whole_row(row: Mapping[str, Any], record: Mapping[str, Any], session_id: str | None) -> dict[str, Any]:
-    flat = dict(_list_common_fields(row, record, session_id))
-    text_field, text = find_text(record) or ("", "")
-    others = {name: value for name, value in record.items() if name not in (*_HIDDEN_FIELDS, *flat, text_field)}
-    edges = _group_edges(record.get("graph_edges"))
-    return flat | drop_empty_fields({**others, "edges": edges, "text": text})
+def _flatten_whole_hit(hit: Hit, session_id: str | None) -> JsonRow:
+    flat = dict(_list_common_fields(hit, session_id))
+    hidden = (*_HIDDEN_FIELDS, *flat, hit.text_field)
+    others = {name: value for name, value in hit.record.items() if name not in hidden}
+    edges = _group_edges(hit.record.get("graph_edges"))
+    return flat | drop_empty_fields({**others, "edges": edges, "text": hit.text})
 
 
-def _flatten_sql_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten_sql_row(row: Mapping[str, Any]) -> JsonRow:
     """Return the columns of a SELECT. Of a whole entity (SELECT *), only those that a model needs."""
     if not {"id", "tenant_id", "created_at", "graph_edges"} <= row.keys():
         return dict(row)
@@ -118,36 +102,47 @@ def _flatten_sql_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return drop_empty_fields({**kept, "edges": edges})
 
 
-def _list_common_fields(
-    row: Mapping[str, Any], record: Mapping[str, Any], session_id: str | None
-) -> Iterator[tuple[str, Any]]:
-    table, key = row["table"], row["key"]
-    yield from (("table", table), ("key", key))
-    for name in ("asked", "matched_key"):
-        if row.get(name) not in (None, key):
-            yield name, row[name]
-    if isinstance(row.get("score"), int | float):
-        yield "score", round(row["score"], 2)
-    if row.get("happened_at"):
-        yield "happened_at", str(row["happened_at"])[: MINUTES if table == "messages" else DAYS]
-    yield from ((name, row[name]) for name in (*_WALK_FIELDS, "superseded_by") if row.get(name) is not None)
-    if row.get("superseded_at"):
-        yield "superseded_at", str(row["superseded_at"])[:DAYS]
-    path = row.get("path")
-    if isinstance(path, list) and len(path) > 1:
-        yield "from", path[-2]
-        if len(path) > 2:
-            yield "path", " > ".join(path)
-    if record.get("role"):
-        yield "role", record["role"]
-    if table == "messages":
-        yield from _list_message_fields(record, session_id)
+def _list_common_fields(hit: Hit, session_id: str | None) -> Iterator[tuple[str, Any]]:
+    yield from (("table", hit.table), ("key", hit.key))
+    for name, given in (("asked", hit.asked), ("matched_key", hit.fuzzy and hit.fuzzy.key)):
+        if given not in (None, hit.key):
+            yield name, given
+    if hit.score is not None:
+        yield "score", round(hit.score, 2)
+    if hit.happened_at is not None:
+        yield "happened_at", hit.happened_at.isoformat()[: MINUTES if hit.table == "messages" else DAYS]
+    if hit.replaced_by is not None:
+        yield from _list_successor(hit.replaced_by)
+    if hit.said_by is not None:
+        yield "said_by", hit.said_by
+    if hit.walk is not None:
+        yield from _list_walk_fields(hit.walk)
+    if hit.record.get("role"):
+        yield "role", hit.record["role"]
+    if hit.table == "messages":
+        yield from _list_message_fields(hit.record, session_id)
+
+
+def _list_successor(newer: Ref) -> Iterator[tuple[str, Any]]:
+    yield "superseded_by", newer.key
+    if newer.happened_at is not None:
+        yield "superseded_at", newer.happened_at.date().isoformat()
+
+
+def _list_walk_fields(walk: Walk) -> Iterator[tuple[str, Any]]:
+    yield from (("depth", walk.depth), ("rel_type", walk.rel_type), ("direction", walk.direction))
+    if len(walk.path) > 1:
+        yield "from", walk.path[-2]
+    if len(walk.path) > 2:
+        yield "path", " > ".join(walk.path)
 
 
 def _list_message_fields(record: Mapping[str, Any], session_id: str | None) -> Iterator[tuple[str, Any]]:
     speaker = (record.get("metadata") or {}).get("speaker")
     if speaker:
         yield "speaker", speaker
+    if record.get("model"):
+        yield "model", record["model"]
     # The key of a message names its session.
     if session_id is not None and UUID(str(record["session_id"])) == UUID(session_id):
         yield "session", "current"

@@ -53,7 +53,7 @@ async def list_entity_types(env: ToolEnv) -> Sequence[type[Entity]]:
     """Return the entity types of the database, registered ones included; without a database, the built-in ones."""
     if env.memory is None:
         return BUILTIN_ENTITIES
-    types = env.rem.store(env.scope).types
+    types = env.rem.for_user(env.scope).store.types
     async with env.rem.database.connection() as connection:
         await types.refresh(connection)
     return list(types.models.values())

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from loguru import logger
 from pydantic import Field
 
 from rem.errors import AgentNotFoundError, InvalidInputError, ModelError
-from rem.events import ProgressEvent
+from rem.models.message import MessageKind
+from rem.models.results import Hit, JsonRow, Note, Result
 from rem.query.executor import note_misspelt_clause
-from rem.query.language.parser import parse_query
-from rem.query.plans.plan import PlanResult
-from rem.query.result import QueryResult
-from rem.query.syntax_tree import Direction, Fuzzy, Lookup, Query, Search, Traverse
+from rem.query.parser import parse_query
+from rem.query.tree import Direction, Fuzzy, Lookup, Query, Search, Traverse
 from rem.text import fold_text
 from rem.tools.binding import tool
 from rem.tools.env import ToolEnv, TurnWindow
 from rem.tools.rows import count_text_chars, to_flat_rows
 from rem.tools.trimming import count_whole_text_chars, fit_to_budget
 
-QueryMode: TypeAlias = Literal["rem-dialect", "natural-language", "staged-plan"]
+QueryMode: TypeAlias = Literal["rem-dialect", "natural-language"]
 MAX_LIMIT_ROWS = 100
 Limit: TypeAlias = Annotated[
     int | None,
@@ -31,7 +29,9 @@ Limit: TypeAlias = Annotated[
 ]
 QUERY_AGENT = "query-agent"
 QUERY_AGENT_TIMEOUT_SECONDS = 120
-EXCERPT_NOTE = "A text with `chars` is an excerpt of a text of that length: LOOKUP its key to read it all."
+EXCERPT_NOTE = Note(
+    "excerpts", "A text with `chars` is an excerpt of a text of that length: LOOKUP its key to read it all."
+)
 MAX_COMPARED_CHARS = 10_000
 MAX_EXTRA_ROWS = 60
 """A search fetches up to this many rows more than requested, because messages that the model has are removed."""
@@ -40,12 +40,10 @@ MAX_EXTRA_ROWS = 60
 @tool(read_only=True)
 async def search_rem(
     env: ToolEnv,
-    query: Annotated[
-        str, Field(min_length=1, description="The query; for the mode staged-plan, the plan as JSON text.")
-    ],
+    query: Annotated[str, Field(min_length=1, description="The query.")],
     mode: Annotated[QueryMode, Field(description="How the query is written.")] = "rem-dialect",
     limit: Limit = None,
-) -> dict[str, Any]:
+) -> JsonRow:
     """Search the user's memory: people, documents, events, past conversations. Use this before you answer from memory.
 
     The default mode takes REM's query language:
@@ -55,11 +53,11 @@ async def search_rem(
       FROM, SINCE and UNTIL are optional.
     - TRAVERSE FROM "sarah-chen" TYPE manages DEPTH 2: what is connected with something; TYPE and DEPTH are optional.
     - SELECT name, role FROM users WHERE role ILIKE '%engineer%': counting, filtering, sorting; SELECT only.
-    With mode="natural-language" the query is a plain question. With mode="staged-plan" it is JSON, where one query
-    feeds the next: {"stages": [{"id": "a", "query": "SEARCH outage"}, {"id": "b", "query": "TRAVERSE FROM {a.key}"}]}
+    With mode="natural-language" the query is a plain question.
 
     Every row has a table, a key and a text; happened_at is when it was said, written or took place, and superseded_by
-    names the row that replaced it. Cite the keys that you used. LOOKUP a key to read the rest of a long text.
+    names the row that replaced it. A row with said_by is what an assistant answered, and no evidence.
+    Cite the keys that you used. LOOKUP a key to read the rest of a long text.
     No rows? Try FUZZY, then SEARCH with other words, before you say that nothing is known.
     For example: search_rem(query="SEARCH \\"database migration\\" FROM resources LIMIT 3")
     """
@@ -68,10 +66,7 @@ async def search_rem(
             return await _run_dialect_query(env, query, limit)
         case "natural-language":
             return to_tool_result(env, await ask_memory(env, query, limit), query, limit)
-        case "staged-plan":
-            plan = await env.rem.run_plan(query, user=env.scope, on_stage=partial(_report_stage, env))
-            return _plan_to_tool_result(env, plan, limit)
-    raise InvalidInputError(f"There is no mode {mode!r}: use rem-dialect, natural-language or staged-plan.")
+    raise InvalidInputError(f"There is no mode {mode!r}: use rem-dialect or natural-language.")
 
 
 @tool(read_only=True)
@@ -79,7 +74,7 @@ async def search(
     env: ToolEnv,
     query: Annotated[str, Field(min_length=1, description="A question or words; also a query such as LOOKUP x.")],
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT_ROWS, description="At most this many rows.")] = 10,
-) -> dict[str, Any]:
+) -> JsonRow:
     """Search the user's memory in plain words: notes, people, events, past conversations.
 
     Use this before you answer from memory. Every row has a table, a key and a text; happened_at is when it was said,
@@ -96,7 +91,7 @@ async def lookup(
     offset: Annotated[
         int, Field(ge=0, le=1_000_000_000, description="Where to read on in a long text: the number in the note.")
     ] = 0,
-) -> dict[str, Any]:
+) -> JsonRow:
     """Get one thing from memory by its exact name or key, with its whole text. Instant; use it whenever you have a key.
 
     Also for keys that stand in other answers: edges, sources, notes such as
@@ -106,7 +101,7 @@ async def lookup(
     """
     if not key.strip():
         raise InvalidInputError("The key is empty: give a name such as sarah-chen.")
-    return to_tool_result(env, await env.rem.query(Lookup((key,)), user=env.scope), key, offset=offset)
+    return to_tool_result(env, await env.rem.for_user(env.scope).query(Lookup((key,))), key, offset=offset)
 
 
 @tool(read_only=True)
@@ -114,7 +109,7 @@ async def fuzzy(
     env: ToolEnv,
     text: Annotated[str, Field(description="A name or part of one, possibly misspelt.")],
     limit: Annotated[int, Field(ge=1, le=50, description="At most this many rows.")] = 5,
-) -> dict[str, Any]:
+) -> JsonRow:
     """Find names in memory that are similar to the given one: misspelt, incomplete or spoken names.
 
     Use lookup if you have the exact name, and search_rem with SEARCH for a topic rather than a name.
@@ -135,7 +130,7 @@ async def traverse(
     depth: Annotated[int, Field(ge=0, le=5, description="How many edges away; 0 lists the types of the edges.")] = 1,
     direction: Annotated[Direction, Field(description="out: what it points at; in: what points at it.")] = "both",
     limit: Annotated[int, Field(ge=1, le=100, description="At most this many rows.")] = 25,
-) -> dict[str, Any]:
+) -> JsonRow:
     """Follow the connections of something in memory: who manages whom, what a project depends on, who was at an event.
 
     Use depth=0 first if you do not know which types of edges there are. Each row has its depth, the path to it and the
@@ -146,98 +141,99 @@ async def traverse(
         raise InvalidInputError("The key is empty: give the name of the thing to start from.")
     types = tuple(part.strip() for part in (type or "").split(",") if part.strip())
     walk = Traverse(Lookup((key,)), types, depth=depth, limit=limit, direction=direction)
-    return to_tool_result(env, await env.rem.query(walk, user=env.scope), "")
+    return to_tool_result(env, await env.rem.for_user(env.scope).query(walk), "")
 
 
 @tool()
 async def ask_rem(
     env: ToolEnv,
     question: Annotated[str, Field(min_length=1, description="The question, in plain words and any language.")],
-) -> dict[str, Any]:
+) -> JsonRow:
     """Ask the memory a question in plain language, without knowing how it is organised.
 
     Use it for open questions ("what did we decide about pricing?"). If you know a name or the query language, use
-    lookup or search_rem, which are exact and faster. The notes say how the question was understood.
+    lookup or search_rem, which are exact and faster. The first note is the answer in a sentence, if there is one.
     For example: ask_rem(question="who works on Project Atlas?")
     """
-    notes: tuple[str, ...] = ()
+    answer = await ask_query_agent(env, question)
+    if not isinstance(answer, tuple):
+        return answer
+    result = await ask_memory(env, question)
+    return to_tool_result(env, replace(result, notes=(*answer, *result.notes)), question)
+
+
+async def ask_query_agent(env: ToolEnv, question: str) -> JsonRow | tuple[Note, ...]:
+    """Return the answer of the query agent or, if it cannot answer, notes that say why."""
     # The query agent must not call itself.
-    if env.delegate is not None and env.has_model and env.context.agent_schema_uri != QUERY_AGENT:
-        try:
-            return await env.delegate(QUERY_AGENT, question, QUERY_AGENT_TIMEOUT_SECONDS)
-        except (AgentNotFoundError, ModelError, TimeoutError) as error:
-            logger.warning("The question is answered without a language model: {}", type(error).__name__)
-            notes = (f"Answered without a language model: {error or 'it took too long.'}",)
-    result = to_tool_result(env, await ask_memory(env, question), question)
-    return {**result, "notes": [*notes, *result["notes"]]} if notes else result
+    if env.delegate is None or not env.has_model or env.context.agent_schema_uri == QUERY_AGENT:
+        return ()
+    try:
+        return await env.delegate(QUERY_AGENT, question, QUERY_AGENT_TIMEOUT_SECONDS)
+    except (AgentNotFoundError, ModelError, TimeoutError) as error:
+        logger.warning("The question is answered without a language model: {}", type(error).__name__)
+        return (Note("without_model", f"Answered without a language model: {error or 'it took too long.'}"),)
 
 
-async def ask_memory(env: ToolEnv, question: str, limit: int | None = None) -> QueryResult:
-    """Answer a question in plain language by a query, without the messages that the model already has."""
+async def ask_memory(env: ToolEnv, question: str, limit: int | None = None) -> Result:
+    """Return the rows and the answer to a question in plain words, without the messages that the model already has."""
     max_rows = limit or Search("").limit
-    result = await env.rem.ask(question, limit=_count_rows_to_fetch(env.window, max_rows), user=env.scope)
-    return drop_known_messages(result, env.window, question, max_rows)
+    result = await env.rem.for_user(env.scope).find(question)
+    return drop_known_messages(result, env.window, max_rows)
 
 
-def drop_known_messages(result: QueryResult, window: TurnWindow, query_text: str, max_rows: int) -> QueryResult:
+def drop_known_messages(result: Result, window: TurnWindow, max_rows: int) -> Result:
     """Return the best `max_rows` rows without messages that were searched for and that the model already has.
 
-    The question is stored before it is answered, so it would be its own best hit, and so would the same question of
-    another day. Of messages with the same text, the best is kept. At most half of the rows are answers of assistants,
-    unless there are too few other rows: they repeat what is stored elsewhere.
+    The question is stored before it is answered, so it would be its own best hit. Of messages with the same text, the
+    best is kept.
     """
-    if result.query_type not in ("SEARCH", "FUZZY", "LOOKUP"):
+    if result.verb not in ("SEARCH", "FUZZY", "LOOKUP"):
         return result
-    rows = list(_remove_echoes(result.results, window, {_fold_head(query_text), _fold_head(window.question)}))
-    others = sum(not _is_answer(row) for row in rows)
-    answers_left = max(max_rows // 2, max_rows - others)
-    kept = []
-    for row in rows:
-        if _is_answer(row):
-            answers_left -= 1
-            if answers_left < 0:
-                continue
-        kept.append(row)
-    return replace(result, results=kept[:max_rows])
+    return replace(result, hits=list(_remove_echoes(result.hits, window))).keep_best(max_rows)
 
 
 def to_tool_result(
-    env: ToolEnv, result: QueryResult, query_text: str, limit: int | None = None, *, offset: int = 0
-) -> dict[str, Any]:
+    env: ToolEnv, result: Result, query_text: str, limit: int | None = None, *, offset: int = 0
+) -> JsonRow:
     """Return a query result as JSON that is cheap to read for a model.
 
     `query_text` chooses the excerpts of long texts. LOOKUP keeps whole texts as far as they fit; `offset` is the
     position in a long text from which it is returned.
     """
     if limit is not None and result.count > limit:
-        note = f"{result.count} rows were found, and limit={limit} of them are shown."
-        result = replace(result, results=result.results[:limit], notes=(*result.notes, note))
-    is_whole = result.query_type == "LOOKUP"
+        note = Note("rows_cut", f"{result.count} rows were found, and limit={limit} of them are shown.")
+        result = replace(result.keep_first(limit), notes=(*result.notes, note))
+    is_whole = result.verb == "LOOKUP"
     rows = to_flat_rows(result, query_text, env.context.session_id)
     notes = [*result.notes, *([EXCERPT_NOTE] if any("chars" in row for row in rows) else [])]
-    answer = {"status": "success", "query_type": result.query_type, "results": rows, "count": result.count}
+    answer = {"status": "success", "query_type": result.verb, "results": rows, "count": result.count}
     max_chars = count_whole_text_chars(result.count) if is_whole else count_text_chars(result.count)
-    return fit_to_budget(answer | ({"notes": notes} if notes else {}), max_text_chars=max_chars, offset=offset)
+    return fit_to_budget(answer, notes, max_text_chars=max_chars, offset=offset)
 
 
-async def _run_dialect_query(env: ToolEnv, text: str, limit: int | None) -> dict[str, Any]:
+async def _run_dialect_query(env: ToolEnv, text: str, limit: int | None) -> JsonRow:
     parsed = parse_query(text)
     tree = _with_limit(parsed, limit) or parsed
     if isinstance(tree, Search | Fuzzy):
         result = await _run_without_known_messages(env, tree)
         return to_tool_result(env, replace(result, notes=(*result.notes, *note_misspelt_clause(text))), tree.text)
     # An unchanged query is passed as text: error messages then quote it as it was written.
-    return to_tool_result(env, await env.rem.query(text if tree is parsed else tree, user=env.scope), text, limit)
+    return to_tool_result(env, await env.rem.for_user(env.scope).query(text if tree is parsed else tree), text, limit)
 
 
-async def _run_without_known_messages(env: ToolEnv, query: Search | Fuzzy) -> QueryResult:
-    """Run a query without messages that the model already has. A SEARCH of all tables is arranged like an answer."""
+async def _run_without_known_messages(env: ToolEnv, query: Search | Fuzzy) -> Result:
+    """Run a query without messages that the model already has."""
     wider = replace(query, limit=_count_rows_to_fetch(env.window, query.limit))
-    result = await env.rem.query(wider, user=env.scope)
+    result = await env.rem.for_user(env.scope).query(wider)
     if isinstance(query, Search) and query.table is None:
-        question = f"{query.text} {env.window.question}".strip()
-        result = await env.rem.arrange_answer(question, result, user=env.scope)
-    return drop_known_messages(result, env.window, query.text, query.limit)
+        result = await env.rem.for_user(env.scope).arrange(env.window.question or query.text, result)
+        result = replace(result, hits=[hit for hit in result.hits if not _repeats(hit, env.window.question)])
+    return drop_known_messages(result, env.window, query.limit)
+
+
+def _repeats(hit: Hit, question: str) -> bool:
+    """Return whether a hit is the question of this turn, as the user asked it before."""
+    return hit.record.get("kind") == MessageKind.QUESTION and _fold_head(hit.text) in _fold_head(question)
 
 
 def _with_limit(query: Query, limit: int | None) -> Query | None:
@@ -245,30 +241,9 @@ def _with_limit(query: Query, limit: int | None) -> Query | None:
     return replace(query, limit=limit) if limit and isinstance(query, Fuzzy | Search | Traverse) else None
 
 
-async def _report_stage(env: ToolEnv, stage_id: str, finished: int, total: int) -> None:
-    label = f"Finished the stage {stage_id}"
-    await env.emit(ProgressEvent(step=finished, total_steps=total, label=label, status="completed"))
-
-
-def _plan_to_tool_result(env: ToolEnv, plan: PlanResult, limit: int | None) -> dict[str, Any]:
-    """Return the rows of the answering stage, and the other stages without their rows."""
-    answer = plan[plan.answer].result
-    max_rows = limit or max(answer.count, 1)
-    result = to_tool_result(env, drop_known_messages(answer, env.window, "", max_rows), env.window.question, limit)
-    stages = [
-        {name: value for name, value in stage.as_json().items() if name not in ("results", "query_type")}
-        for stage in plan.stages
-    ]
-    return {**result, "query_type": "PLAN", "answer": plan.answer, "stages": stages}
-
-
 def _count_rows_to_fetch(window: TurnWindow, max_rows: int) -> int:
     """Return how many rows are fetched so that enough are left without the known messages."""
     return max_rows + min(max_rows + len(window.messages), MAX_EXTRA_ROWS)
-
-
-def _is_answer(row: Mapping[str, Any]) -> bool:
-    return row.get("table") == "messages" and row["record"].get("role") == "assistant"
 
 
 def _fold_head(text: str) -> str:
@@ -276,14 +251,14 @@ def _fold_head(text: str) -> str:
     return fold_text(text[:MAX_COMPARED_CHARS])
 
 
-def _remove_echoes(rows: list[dict[str, Any]], window: TurnWindow, seen: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield the rows without messages of the window, and without messages whose text was seen before."""
-    for row in rows:
-        # A row with `asked` was looked up by its key.
-        if row.get("table") == "messages" and "asked" not in row:
-            record = row["record"]
-            content = _fold_head(str(record.get("content", "")))
-            if content in seen or window.contains(record):
+def _remove_echoes(hits: list[Hit], window: TurnWindow) -> Iterator[Hit]:
+    """Yield the hits without messages of the window, and without messages whose text was seen before."""
+    seen: set[str] = set()
+    for hit in hits:
+        # What was looked up by its key is wanted.
+        if hit.table == "messages" and hit.asked is None:
+            content = _fold_head(hit.text)
+            if content in seen or window.contains(hit.record):
                 continue
             seen.add(content)
-        yield row
+        yield hit

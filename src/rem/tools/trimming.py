@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
+
+from rem.models.results import JsonRow, Note
 
 MAX_RESULT_CHARS = 40_000
 """Size of a result as JSON: about 10,000 tokens."""
@@ -20,16 +22,20 @@ _EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
 
 
 def fit_to_budget(
-    result: Mapping[str, Any], *, max_text_chars: int = MAX_PREVIEW_CHARS, offset: int = 0
-) -> dict[str, Any]:
-    """Return a result with `results` that has at most MAX_RESULT_CHARS characters as JSON.
+    result: Mapping[str, Any],
+    notes: Sequence[Note] = (),
+    *,
+    max_text_chars: int = MAX_PREVIEW_CHARS,
+    offset: int = 0,
+) -> JsonRow:
+    """Return a result with `results` and notes that has at most MAX_RESULT_CHARS characters as JSON.
 
-    Values are cut first, texts to `max_text_chars`; then rows are dropped, and `notes` says so. `offset` is the
+    Values are cut first, texts to `max_text_chars`; then rows are dropped, and a note says so. `offset` is the
     position from which the field `text` is returned.
     """
     rows = result["results"]
     chars_left = MAX_RESULT_CHARS - NOTES_RESERVE_CHARS
-    kept: list[dict[str, Any]] = []
+    kept: list[JsonRow] = []
     for row in rows:
         trimmed = _trim_row(row, max_text_chars, offset)
         size = _count_chars(trimmed)
@@ -40,10 +46,10 @@ def fit_to_budget(
             break
         kept.append(trimmed)
         chars_left -= size
-    notes = list(result.get("notes", ()))
     if len(kept) < len(rows):
-        notes.append(f"Only the first {len(kept)} of {len(rows)} rows fit: ask for fewer, or LOOKUP single keys.")
-    return {**result, "results": kept, **({"notes": notes} if notes else {})}
+        text = f"Only the first {len(kept)} of {len(rows)} rows fit: ask for fewer, or LOOKUP single keys."
+        notes = [*notes, Note("rows_cut", text)]
+    return {**result, "results": kept, **({"notes": [note.as_json() for note in notes]} if notes else {})}
 
 
 def count_whole_text_chars(row_count: int) -> int:
@@ -63,14 +69,14 @@ def cut_text(text: str, max_chars: int, key: str | None = None, offset: int = 0)
     return f"{text[offset:end]}… [cut: characters {offset:,} to {end:,} of {len(text):,}{more}]"
 
 
-def drop_empty_fields(record: Mapping[str, Any]) -> dict[str, Any]:
+def drop_empty_fields(record: Mapping[str, Any]) -> JsonRow:
     """Return the record without empty fields and without columns that are useless to a model."""
     return {
         name: value for name, value in record.items() if name not in _OMITTED_COLUMNS and value not in _EMPTY_VALUES
     }
 
 
-def _trim_row(row: Mapping[str, Any], max_chars: int, offset: int) -> dict[str, Any]:
+def _trim_row(row: Mapping[str, Any], max_chars: int, offset: int) -> JsonRow:
     key = row.get("key")
     key = key if isinstance(key, str) else None
     return {
@@ -93,7 +99,7 @@ def _cut_value(value: Any, max_chars: int, key: str | None, offset: int) -> Any:
     return value
 
 
-def _shrink_row(row: dict[str, Any], max_chars: int) -> dict[str, Any]:
+def _shrink_row(row: JsonRow, max_chars: int) -> JsonRow:
     """Turn every field that exceeds its share into a cut text."""
     share = max_chars // (2 * len(row))
     return {

@@ -110,19 +110,14 @@ def test_unknown_model_is_refused_at_once(scripted: dict[str, str]) -> None:
         terminal.wait_for("You said 'hello', message 1.")
 
 
-def test_sources_are_listed_once(scripted: dict[str, str]) -> None:
-    key = output("remember", "My bike is red.", settings=scripted).strip()
+def test_memory_answers_without_a_model_and_reads_its_commands(scripted: dict[str, str]) -> None:
     with Terminal("chat", "--model", "rem:local", settings=scripted, columns=120) as terminal:
         terminal.wait_for(">")
-        terminal.type("What colour is my bike?" + ENTER)
-        drawn = terminal.wait_for("confidence")
-        assert "register_metadata" not in drawn
-        assert "sources" not in drawn
+        terminal.type("/remember My bike is red." + ENTER)
+        terminal.wait_for("Noted: “My bike is red.”")
         terminal.wait_for(">")
-        terminal.type("/history" + ENTER)
-        history = terminal.wait_for("No language model")
-        assert "· search_rem" in history
-        assert history.count(key) == 1
+        terminal.type("What colour is my bike?" + ENTER)
+        terminal.wait_for("My bike is red. (you")
 
 
 def test_odd_input_reaches_the_model_whole(scripted: dict[str, str], model: ScriptedModel) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rem.approvals.cards import REASON, REJECT, parse_card_id
 from rem.events import ActionCard, CardAction, CardChoice, CardInput
-from rem.memory.card_answers import CardAnswer
+from rem.sessions.card_answers import CardAnswer
 
 if TYPE_CHECKING:
     from rem.cli.chat.prompt import Prompt

@@ -13,8 +13,8 @@ from rem.cli.chat.prompt import Prompt
 from rem.cli.chat.screen import Screen
 from rem.cli.output import shorten
 from rem.errors import InvalidInputError, RemError
-from rem.memory.message import NOTE_TOOLS
-from rem.query.result import QueryResult
+from rem.models.results import Result
+from rem.sessions.message import NOTE_TOOLS
 from rem.text import did_you_mean
 
 MAX_LISTED_SESSIONS = 15
@@ -95,7 +95,7 @@ async def _list_choices(command: str, word: str, connection: ChatConnection) -> 
             return [NamedChoice(line.name or line.id, "" if line.name else line.title) for line in sessions]
         case "query" | "search" if len(word) > 1:
             found = await connection.query(f"FUZZY {json.dumps(word)} THRESHOLD 0.3 LIMIT {MAX_COMPLETIONS}")
-            return [NamedChoice(str(row["key"]), "") for row in found.results]
+            return [NamedChoice(hit.key, "") for hit in found.hits]
     return []
 
 
@@ -204,7 +204,7 @@ async def _show_memory(call: CommandCall) -> None:
         _show_result(call, await call.connection.ask_memory(call.argument))
         return
     result = await call.connection.query("SQL moments ORDER BY starts_timestamp DESC LIMIT 10")
-    if result.results:
+    if result.count:
         _show_result(call, result)
     else:
         call.screen.say("There are no moments yet: dreaming makes them of what you say (`rem dreaming full`).")
@@ -222,15 +222,15 @@ async def _query(call: CommandCall) -> None:
     _show_result(call, await call.connection.query(call.argument))
 
 
-def _show_result(call: CommandCall, result: QueryResult) -> None:
+def _show_result(call: CommandCall, result: Result) -> None:
     from rem.cli.query_table import print_rows
 
-    if result.results:
+    if result.count:
         print_rows(result)
     else:
         call.screen.say("No rows.")
     for note in result.notes:
-        call.screen.note(note)
+        call.screen.note(note.text)
 
 
 async def _show_profile(call: CommandCall) -> None:
@@ -310,6 +310,8 @@ def _require_known(name: str, names: Sequence[str], noun: str) -> None:
         raise InvalidInputError(f"There is no {noun} {name!r}.{did_you_mean(name, list(names))}")
 
 
+MESSAGE_COMMANDS = ("ask", "remember", "forget", "correct", "approve", "reject")
+"""Commands that the memory itself reads: they are sent as messages."""
 COMMANDS: dict[str, tuple[Handler, str, str]] = {
     "help": (_show_help, "", "List the commands."),
     "sessions": (_list_sessions, "", "List your sessions, newest first."),
@@ -318,7 +320,7 @@ COMMANDS: dict[str, tuple[Handler, str, str]] = {
     "save": (_save, "[NAME]", "Give the session a name. Every message is stored as it is sent."),
     "history": (_show_history, "", "Show the messages of the session."),
     "clear": (_start_over, "", "Start over: the agent no longer sees the messages so far; they stay stored."),
-    "forget": (_forget, "", "Delete the session, after a confirmation."),
+    "forget": (_forget, "", "Delete the session, after a confirmation. With words: forget what is about them."),
     "agent": (_choose_agent, "[NAME]", "List the agents, or talk to another one."),
     "model": (_choose_model, "[NAME]", "List the models, or use another one."),
     "memory": (_show_memory, "[QUESTION]", "Show the latest moments, or what the memory says to a question."),

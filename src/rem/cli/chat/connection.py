@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from rem.events import AnyEvent
-    from rem.memory.card_answers import CardAnswer
-    from rem.query.result import QueryResult
+    from rem.models.results import Result
+    from rem.sessions.card_answers import CardAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class ChatConnection(Protocol):
     def send(self, message: OutgoingMessage) -> AsyncGenerator[AnyEvent]:
         """Store a message and yield the events of the answer. Closing the generator stops the answer."""
 
-    async def query(self, text: str) -> QueryResult:
+    async def query(self, text: str) -> Result:
         """Run a query in REM's query language."""
 
-    async def ask_memory(self, question: str) -> QueryResult:
+    async def ask_memory(self, question: str) -> Result:
         """Return what the memory says to a question in plain words."""
 
     async def load_profile(self) -> dict[str, Any] | None:

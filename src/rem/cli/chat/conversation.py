@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from rem.cli.chat.cards import answer_card
-from rem.cli.chat.commands import COMMANDS, ChatState, run_command
+from rem.cli.chat.commands import COMMANDS, MESSAGE_COMMANDS, ChatState, run_command
 from rem.cli.chat.connection import ChatConnection, OutgoingMessage
 from rem.cli.chat.prompt import Prompt, QuestionCancelledError
 from rem.cli.chat.screen import Screen
@@ -76,10 +76,12 @@ class Conversation:
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: None)
 
     async def _handle(self, line: str) -> None:
-        name = line.strip().split(maxsplit=1)[0]
+        name, *rest = line.strip().split(maxsplit=1)
+        # `/forget TEXT` is a message, and `/forget` alone deletes the session.
+        is_message = name[1:] in MESSAGE_COMMANDS and (name[1:] not in COMMANDS or bool(rest))
         try:
             # A path such as /home/anna is no command.
-            if name.startswith("/") and (name[1:] in COMMANDS or "/" not in name[1:]):
+            if name.startswith("/") and not is_message and (name[1:] in COMMANDS or "/" not in name[1:]):
                 await self._run_command(line.strip())
             else:
                 await self._talk(OutgoingMessage(line))

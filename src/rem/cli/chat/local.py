@@ -20,9 +20,9 @@ from rem.settings import Settings
 if TYPE_CHECKING:
     from rem.agents.service import Agents
     from rem.events import AnyEvent
-    from rem.memory.manager import MemoryManager
     from rem.models import Session
-    from rem.query.result import QueryResult
+    from rem.models.results import Result
+    from rem.sessions.manager import MemoryManager
 
 
 class LocalConnection:
@@ -32,7 +32,7 @@ class LocalConnection:
         self._rem = rem
         self._context = context
         # The modules of the agents take most of the start: they are loaded while the user types.
-        self._loading = asyncio.create_task(self._load_agents())
+        self._loading = asyncio.create_task(asyncio.to_thread(import_module, "rem.agents.service"))
 
     @classmethod
     @asynccontextmanager
@@ -43,7 +43,7 @@ class LocalConnection:
             try:
                 yield connection
             finally:
-                await (await connection._loading).close()
+                await connection._loading
 
     async def send(self, message: OutgoingMessage) -> AsyncGenerator[AnyEvent]:
         """Store a message and yield the events of the answer. Closing the generator stops the answer."""
@@ -63,13 +63,13 @@ class LocalConnection:
             async for event in events:
                 yield event
 
-    async def query(self, text: str) -> QueryResult:
+    async def query(self, text: str) -> Result:
         """Run a query in REM's query language."""
-        return await self._rem.query(text, user=self._context.scope)
+        return await self._rem.for_user(self._context.scope).query(text)
 
-    async def ask_memory(self, question: str) -> QueryResult:
+    async def ask_memory(self, question: str) -> Result:
         """Return what the memory says to a question in plain words."""
-        return await self._rem.ask(question, user=self._context.scope)
+        return await self._rem.for_user(self._context.scope).find(question)
 
     async def load_profile(self) -> dict[str, Any] | None:
         """Return the user's row in `users`, or None."""
@@ -110,7 +110,7 @@ class LocalConnection:
 
     async def rate(self, message_key: str, rating: int, comment: str | None) -> None:
         """Store a rating of an answer."""
-        store = self._rem.store(self._context.scope)
+        store = self._rem.for_user(self._context.scope).store
         message = await store.get(Message, UUID(message_key))
         await store.upsert(
             Feedback(session_id=message.session_id, message_id=message.id, rating=rating, comment=comment)
@@ -136,18 +136,14 @@ class LocalConnection:
         """Return where the memory is, for the first line of the chat."""
         return self._rem.database.describe_address()
 
-    async def _load_agents(self) -> Agents:
-        module = await asyncio.to_thread(import_module, "rem.agents.service")
-        agents: Agents = module.Agents(self._rem, self._rem.settings)
-        return agents
-
     async def _get_agents(self) -> Agents:
         # Ctrl-C may stop the answer that waits for them, but not the loading.
-        return await asyncio.shield(self._loading)
+        await asyncio.shield(self._loading)
+        return self._rem.agents
 
     @property
     def _memory(self) -> MemoryManager:
-        return self._rem.memory(self._context.scope)
+        return self._rem.for_user(self._context.scope).sessions
 
     async def _with_titles(self, sessions: Sequence[Session]) -> list[SessionLine]:
         titles = await self._memory.get_titles([session.id for session in sessions])

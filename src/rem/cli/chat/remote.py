@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from rem.cli.chat.connection import MessageLine, NamedChoice, OutgoingMessage, SessionLine
 from rem.errors import InvalidInputError, NotFoundError, RemError
 from rem.events import AnyEvent, ErrorEvent, Event, NamedEvent, TextEvent
-from rem.query.result import QueryResult
+from rem.models.results import Result
 
 if TYPE_CHECKING:
     from rem.context import AgentContext
@@ -95,13 +95,13 @@ class RemoteConnection:
             finally:
                 await response.aclose()
 
-    async def query(self, text: str) -> QueryResult:
+    async def query(self, text: str) -> Result:
         """Run a query in REM's query language."""
-        return await self._load("POST", "query", _to_result, {"query": text, "mode": "rem-dialect"})
+        return await self._load("POST", "query", Result.from_json, {"query": text, "mode": "rem-dialect"})
 
-    async def ask_memory(self, question: str) -> QueryResult:
+    async def ask_memory(self, question: str) -> Result:
         """Return what the memory says to a question in plain words."""
-        return await self._load("POST", "query", _to_result, {"query": question, "mode": "natural-language"})
+        return await self._load("POST", "query", Result.from_json, {"query": question, "mode": "natural-language"})
 
     async def load_profile(self) -> dict[str, Any] | None:
         """Return the user's row in `users`, or None."""
@@ -109,10 +109,10 @@ class RemoteConnection:
         user_id, email = await self._load("GET", address, lambda caller: (caller["id"], caller["email"]))
         for name in filter(None, (email, self._user, user_id)):
             found = await self.query(f"LOOKUP {json.dumps(f'users/{name}')}")
-            for row in found.results:
+            for hit in found.hits:
                 # Rows that others wrote about the user are not the profile.
-                if row["record"].get("user_id") == user_id:
-                    return dict(row["record"])
+                if hit.record.get("user_id") == user_id:
+                    return hit.record
         return None
 
     async def list_sessions(self, limit: int) -> Sequence[SessionLine]:
@@ -294,10 +294,6 @@ def _read_page(read: Callable[[Any], Value]) -> Callable[[Any], list[Value]]:
 
 def _ignore(_response: Any) -> None:
     """Read nothing of a response: its status says all."""
-
-
-def _to_result(found: Any) -> QueryResult:
-    return QueryResult(str(found["query_type"]), list(found["results"]), tuple(found.get("notes") or ()))
 
 
 def _to_session(row: Mapping[str, Any]) -> SessionLine:
