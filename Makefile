@@ -11,7 +11,7 @@ export UV_NO_PROGRESS := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run test test-failed test-fast test-partitioned test-python test-web test-phoenix test-deployment load coverage \
-  coverage-all lint format bench docs audit lock clean install web web-check web-types
+  coverage-all lint format bench docs audit lock images clean install web web-check web-types
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -32,7 +32,7 @@ test-fast: install ## Run the tests that start no process and need little of a d
 	$(BIN)/python -m pytest -m "not slow"
 
 # The folders whose tests read and write the large tables.
-PARTITIONED := tests/db tests/query tests/retrieval tests/forgetting tests/dreaming
+PARTITIONED := tests/db tests/query tests/search tests/forget tests/dreams
 test-partitioned: install ## Run the tests of the memory on tables with partitions (TESTS=tests/db)
 	REM_TEST_PARTITIONS=16 $(BIN)/python -m pytest $(or $(TESTS),$(PARTITIONED))
 
@@ -80,6 +80,7 @@ lint: install ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/deptry src
+	$(BIN)/deptry bench --ignore DEP002,DEP004  # it may use the dependencies for development
 
 format: install ## Rewrite the code in the project's style
 	$(BIN)/ruff check --fix .
@@ -113,9 +114,22 @@ docs: install web-types ## Write docs/cli.md, docs/settings.md and the types of 
 audit: install ## Look for known vulnerabilities in the locked dependencies (AUDIT=--offline: only in our list)
 	$(BIN)/python -m tooling.audit_dependencies $(AUDIT)
 
+# The hashes are of the files for all platforms. The image has its own list, with the same versions, because pip demands
+# a hash for each name in the list that it installs.
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --override overrides.txt \
+  --no-header --no-emit-index-url --no-emit-find-links pyproject.toml
+IMAGE_EXTRAS := ingest metrics otel s3
 lock: $(UV) ## Resolve the dependencies anew
-	$(UV) pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --upgrade \
-	  --override overrides.txt --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o requirements.lock
+	$(COMPILE) --all-extras --group dev --group build --upgrade -o requirements.lock
+	$(COMPILE) $(IMAGE_EXTRAS:%=--extra %) --group build --constraint requirements.lock -o requirements-image.lock
+
+PINNED := Dockerfile compose.yaml manifests/database/cluster.yaml manifests/telemetry/collector.yaml
+images: ## Pin the images of containers to what their tags name now (needs Docker)
+	@for image in $$(grep -hoE '[a-z0-9./-]+:[A-Za-z0-9._-]+@sha256:[0-9a-f]{64}' $(PINNED) | sort -u); do \
+	  digest=$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$${image%@*}") || exit 1; \
+	  for file in $(PINNED); do sed "s|$$image|$${image%@*}@$$digest|" $$file > $$file.new && mv $$file.new $$file; done; \
+	  echo "$${image%@*} $$digest"; \
+	done
 
 clean: ## Remove everything that make built (never your memories: they are under REM_HOME)
 	rm -rf .venv .venv-* .tools .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.* dist build web/node_modules web/.build-check
@@ -136,7 +150,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml | $(UV)
 	$(require_python)
 	@$(UV) venv --quiet $(VENV_MODE) --python "$$(command -v $(PYTHON))" $(VENV)
 	@echo "Installing REM into $(VENV) (once) ..."
-	@VIRTUAL_ENV=$(VENV) $(UV) pip sync --quiet requirements.lock
+	@VIRTUAL_ENV=$(VENV) $(UV) pip sync --quiet --require-hashes requirements.lock
 	@VIRTUAL_ENV=$(VENV) $(UV) pip install --quiet --no-deps --editable .
 	@touch $@
 

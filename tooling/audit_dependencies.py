@@ -49,7 +49,7 @@ def read_lock(path: Path) -> dict[str, str]:
     """Return the locked version of each package. Raise ValueError for a line that is not pinned."""
     pins: dict[str, str] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
-        if not line.strip() or line.lstrip().startswith("#"):
+        if not line.strip() or line.lstrip().startswith(("#", "--hash=")):
             continue
         match = _PIN.match(line)
         if match is None:
