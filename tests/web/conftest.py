@@ -142,8 +142,9 @@ def secured(server_settings: dict[str, str]) -> Iterator[LiveServer]:
     """The same database with authentication, and without a model."""
     settings = {name: value for name, value in server_settings.items() if not name.startswith("LLM__")}
     login = {"AUTH__ENABLED": "true", "AUTH__ALLOW_ANONYMOUS": "false", "AUTH__SESSION_SECRET": "s" * 32}
-    # Another test uses up the requests of this address, which are counted in the database.
-    running = LiveServer({**settings, **login, "RATE_LIMIT__ENABLED": "false"})
+    # Another test uses up the usual limits of this address, which are counted in the database.
+    limits = {f"RATE_LIMIT__{tier}": "100000/hour" for tier in ("ANONYMOUS", "FREE", "BASIC", "PRO")}
+    running = LiveServer({**settings, **login, **limits})
     running.start()
     yield running
     running.stop()
