@@ -105,7 +105,8 @@ async def test_an_answer_to_another_question_decides_nothing(rem: Rem) -> None:
 async def test_a_real_process_on_standard_input_and_output(rem: Rem, dsn: str, mode: str) -> None:
     await rem.for_user(ALICE).remember("My code word is heliotrope.")
     user = User(True)
-    command = StdioTransport(str(REM), ["mcp", "--user", ALICE], env=environment({"POSTGRES__CONNECTION_STRING": dsn}))
+    settings = environment({"POSTGRES__CONNECTION_STRING": dsn})
+    command = StdioTransport(str(REM), ["mcp", "--user", ALICE], settings, keep_alive=False)
     async with user.client(command, mode) as client:
         result = (await client.call_tool("forget", {"what": "my code word"})).structured_content
     assert result is not None

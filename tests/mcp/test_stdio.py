@@ -26,7 +26,9 @@ pytestmark = [
 
 
 def client_of(*arguments: str, settings: dict[str, str], log: Path) -> Client[Any]:
-    return Client(StdioTransport(str(REM), ["mcp", *arguments], env=environment(settings), log_file=log))
+    command = [str(REM), "mcp", *arguments]
+    # A process that is kept alive may outlive its test.
+    return Client(StdioTransport(command[0], command[1:], environment(settings), keep_alive=False, log_file=log))
 
 
 async def test_client_acts_as_the_user_of_the_command(dsn: str, rem: Rem, bob: Store, tmp_path: Path) -> None:
@@ -110,7 +112,7 @@ async def test_config_starts_rem_as_the_user(dsn: str, client: str, tmp_path: Pa
 async def test_printed_config_works(dsn: str, alice: Store, tmp_path: Path) -> None:
     await alice.upsert(Resource(name="Note", content="x"))
     printed = json.loads(output("mcp", "--user", ALICE, "config", "claude-code", settings={}))
-    printed["mcpServers"]["rem"]["env"] = environment({"POSTGRES__CONNECTION_STRING": dsn})
+    printed["mcpServers"]["rem"] |= {"env": environment({"POSTGRES__CONNECTION_STRING": dsn}), "keep_alive": False}
     async with Client(printed) as client:
         assert (await client.call_tool("lookup", {"key": "note"})).data["count"] == 1
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import asyncpg
+import psutil
 import pytest
 
 from rem.db.embedded import EmbeddedServer
@@ -115,12 +116,18 @@ def test_killed_first_start_leaves_no_database(server: EmbeddedServer, home: Pat
     starter = subprocess.Popen(python(ENSURE_RUNNING, home), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until(lambda: list(home.glob("postgres/data*")) or starter.poll() is not None)
     time.sleep(after_seconds)
+    # Stopped first, so that it starts no further program after this list was made.
+    starter.send_signal(signal.SIGSTOP)
+    programs = psutil.Process(starter.pid).children(recursive=True)
     starter.send_signal(signal.SIGKILL)
     starter.wait()
     is_complete = (home / "postgres/data").exists()
     assert run_sql(server.ensure_running(), "SELECT current_database()") == "rem"
     assert run_sql(server.ensure_running(), "SELECT count(*) FROM pg_database WHERE datname = 'rem'") == "1"
     if not is_complete:
+        # An initdb without its parent still writes into the folder.
+        _, running = psutil.wait_procs(programs, timeout=60)
+        assert not running
         server.stop()
         server.ensure_running()
         assert not list(home.glob("postgres/data.new-*"))
