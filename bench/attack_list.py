@@ -366,6 +366,8 @@ BACKTRACKING = (
     f"My password for{' ' * 4000}x",
 )
 """Messages that made a regular expression of an earlier version try more and more ways to match."""
+ASK, QUESTION = "/api/v1/ask", '{"question":"Where is the blue door?"}'
+EMBEDDED = '{"input":[' + ",".join(f'"{WORDS[start : start + 1_500]}"' for start in range(32)) + "]}"
 ROWS = "/api/v1/entities/resources"
 EDGE = '{"dst":"a","rel_type":"b"},'
 MANY_PARTS = '{"role":"user","content":[' + ",".join(['{"type":"x"}'] * 9_000) + "]}"
@@ -430,6 +432,8 @@ _REQUESTS: dict[str, tuple[Send, int, int | None, str]] = {
         None,
         "result|too_many_queries",
     ),
+    "questions at once": (post(ASK, QUESTION), 60, None, "hits|too_many_queries"),
+    "embeddings": (post("/v1/embeddings", EMBEDDED), 40, None, "embedding|too_many_queries"),
     "searches while rows are indexed": (store_and_search(4), 8, 200, '"count":1'),
     "six approvals at once": (approve_six_times(), 1, 200, ""),
     "bare fact": (tell_and_search("I'm diabetic.", "diabetic"), 1, 200, "diabetic.*diabetic"),

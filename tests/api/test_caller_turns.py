@@ -49,7 +49,30 @@ async def test_queries_of_one_caller_run_in_turns(settings: Settings) -> None:
         assert [(await task).status_code for task in waiting] == [200, 200]
 
 
-MCP = "/api/v1/mcp"
+async def test_questions_of_one_caller_at_the_same_time_are_all_answered(settings: Settings) -> None:
+    """Each takes one turn: with two, they would wait for each other."""
+    postgres = settings.postgres.model_copy(update={"pool_max_size": 4})
+    app = create_app(settings.model_copy(update={"postgres": postgres}))
+    async with served(app) as address, client(address, "alice@example.com") as alice:
+        questions = [alice.post("/api/v1/ask", json={"question": f"Where is bike {n}?"}) for n in range(6)]
+        assert [answer.status_code for answer in await asyncio.gather(*questions)] == [200] * 6
+
+
+async def test_texts_of_one_caller_are_embedded_one_request_after_the_other(settings: Settings) -> None:
+    app = create_app(few_queries(settings))
+    path, body = "/v1/embeddings", {"input": "tea"}
+    address_of_tests = LimitedCaller("", "anon:127.0.0.1")
+    async with served(app) as address, client(address, "alice@example.com") as alice:
+        async with app.state.embedding_turns.of(address_of_tests):
+            tasks = [asyncio.create_task(alice.post(path, json=body)) for _ in range(3)]
+            done, waiting = await asyncio.wait(tasks, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+            assert [task.result().status_code for task in done] == [429]
+            async with client(address, "bob@example.com") as bob:
+                assert (await bob.post("/api/v1/query", json={"query": "SEARCH tea"})).status_code == 200
+        assert [(await task).status_code for task in waiting] == [200, 200]
+
+
+ASK, MCP = "/api/v1/ask", "/api/v1/mcp"
 
 
 def few_queries(settings: Settings, max_queries: int = 2) -> Settings:
@@ -62,7 +85,7 @@ def few_queries(settings: Settings, max_queries: int = 2) -> Settings:
 async def search(http: httpx2.AsyncClient, path: str) -> httpx2.Response:
     """Send a query, or a call of MCP with it."""
     if path != MCP:
-        return await http.post(path, json={"query": "LOOKUP nothing"})
+        return await http.post(path, json={"question" if path == ASK else "query": "LOOKUP nothing"})
     params = {"name": "search_rem", "arguments": {"query": "LOOKUP nothing"}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     return await http.post(path, json=body, headers={"Accept": "application/json, text/event-stream"})
@@ -73,7 +96,7 @@ def alice_turns(app: FastAPI) -> asyncio.Semaphore:
     return turns.of(LimitedCaller("default", resolve_user_id("alice@example.com")))
 
 
-@pytest.mark.parametrize("path", ["/api/v1/query", MCP])
+@pytest.mark.parametrize("path", ["/api/v1/query", ASK, MCP])
 async def test_query_beyond_the_limit_is_refused(settings: Settings, path: str) -> None:
     app = create_app(few_queries(settings))
     async with served(app) as address, client(address, "alice@example.com") as alice:

@@ -17,8 +17,9 @@ from rem.mcp.http import MCP_PATH
 from rem.query.read_time import to_timeout_error
 
 LIMITED_PREFIX = "/api/v1/"
-QUERY_PATH = "/api/v1/query"
-LONG_PATHS = (*CHAT_PATHS, MCP_PATH, QUERY_PATH, "/api/v1/embeddings", "/api/v1/files")
+EMBEDDING_PATHS = frozenset(("/api/v1/embeddings", "/v1/embeddings"))
+QUERY_PATHS = frozenset(("/api/v1/query", "/api/v1/ask", *EMBEDDING_PATHS))
+LONG_PATHS = (*CHAT_PATHS, MCP_PATH, *QUERY_PATHS, "/api/v1/files")
 LONG_ENDINGS = ("/run", "/decision", "/actions")
 """POSTs that wait for a model or a worker. They take a turn each time that they use the database."""
 AGENT_RUN_ENDINGS = ("/run", "/decision")
@@ -114,7 +115,7 @@ def _is_limited(scope: Scope) -> bool:
     if scope["type"] != "http" or scope["method"] == "OPTIONS":
         return False
     path: str = scope["path"]
-    return path.startswith(LIMITED_PREFIX) or path in CHAT_PATHS
+    return path.startswith(LIMITED_PREFIX) or path in CHAT_PATHS | EMBEDDING_PATHS
 
 
 def _takes_turn(scope: Scope) -> bool:
@@ -134,7 +135,7 @@ def _find_counter(scope: Scope) -> RunningCalls | None:
     if path in CHAT_PATHS or path.endswith(AGENT_RUN_ENDINGS):
         counter = scope["app"].state.running_chats
         return counter
-    if path == QUERY_PATH or path.rstrip("/") == MCP_PATH:
+    if path in QUERY_PATHS or path.rstrip("/") == MCP_PATH:
         counter = scope["app"].state.running_queries
         return counter
     return None

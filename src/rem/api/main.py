@@ -150,6 +150,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.is_only_app = False
     app.state.caller_turns = CallerTurns(max(1, settings.postgres.pool_max_size // 2))
+    app.state.embedding_turns = CallerTurns(1)
     app.state.running_chats = limit_chats(settings.api.max_chats_per_caller)
     app.state.running_queries = limit_queries(settings.api.max_queries_per_caller)
     app.state.trusts_headers = not settings.auth.enabled

@@ -142,6 +142,11 @@ def find_caller(identity: Identity | None, scope: Scope) -> LimitedCaller:
     return LimitedCaller("", f"anon:{find_network(client[0]) if client else 'unknown'}")
 
 
+def find_proven_caller(scope: Scope) -> LimitedCaller:
+    """Return the caller of a request, as `find_caller` does; its address if it did not prove who it is."""
+    return find_caller(_get_proven(scope), scope)
+
+
 @lru_cache(maxsize=4096)
 def find_network(address: str) -> str:
     """Return an IPv4 address, or the network of an IPv6 address."""

@@ -8,7 +8,7 @@ from rem.errors import ForbiddenError, UnauthorizedError
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 READING_POSTS = frozenset(
     (
-        *("/api/v1/query", "/api/v1/query/parse", "/api/v1/forget/preview"),
+        *("/api/v1/query", "/api/v1/query/parse", "/api/v1/ask", "/api/v1/forget/preview"),
         *("/api/v1/embeddings", "/v1/embeddings"),
     )
 )

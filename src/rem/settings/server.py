@@ -80,8 +80,8 @@ class ApiSettings(SettingsGroup):
         default=32,
         ge=1,
         description=(
-            "Maximum number of queries and calls of MCP that one caller may have, running or waiting, in one server "
-            "process. Without a login, all callers of one address together have twice as many."
+            "Maximum number of queries, questions, embeddings and calls of MCP that one caller may have, running or "
+            "waiting, in one server process. Without a login, all callers of one address together have twice as many."
         ),
     )
     shutdown_seconds: float = Field(

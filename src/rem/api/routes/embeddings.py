@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
+from rem.api.caller_turns import CallerTurns
 from rem.api.dependencies import JsonBody, RemDep, ScopeDep
+from rem.api.disconnect import cancel_on_disconnect
 from rem.api.openapi_errors import error_responses
+from rem.api.rate_limit import find_proven_caller
 from rem.errors import InvalidInputError, ModelNotFoundError
-from rem.search.embedder import Vector
+from rem.search.embedder import Embedder, Vector
 from rem.sessions.tokens import count_tokens
 
 router = APIRouter(tags=["models"])
@@ -68,7 +72,7 @@ class EmbeddingList(BaseModel):
 @router.post(
     "/embeddings", dependencies=[JsonBody], responses=error_responses(404, 502), operation_id="create_embeddings"
 )
-async def create_embeddings(body: EmbeddingsRequest, rem: RemDep, scope: ScopeDep) -> EmbeddingList:
+async def create_embeddings(request: Request, body: EmbeddingsRequest, rem: RemDep, scope: ScopeDep) -> EmbeddingList:
     """Return the vector of each text. Nothing is stored."""
     embedder = rem.embedder
     if body.model not in (*DEFAULT_NAMES, embedder.model):
@@ -76,9 +80,7 @@ async def create_embeddings(body: EmbeddingsRequest, rem: RemDep, scope: ScopeDe
     if body.dimensions not in (None, embedder.dimension):
         raise InvalidInputError(f"dimensions: the vectors of {embedder.model} have {embedder.dimension}.")
     texts = body.texts
-    vectors: list[Vector] = []
-    for start in range(0, len(texts), BATCH_TEXTS):
-        vectors += list(await embedder.embed(texts[start : start + BATCH_TEXTS]))
+    vectors = await cancel_on_disconnect(request, _embed_in_turn(request, embedder, texts))
     tokens = await asyncio.to_thread(lambda: sum(map(count_tokens, texts)))
     return EmbeddingList(
         data=[
@@ -88,6 +90,16 @@ async def create_embeddings(body: EmbeddingsRequest, rem: RemDep, scope: ScopeDe
         model=embedder.model,
         usage=EmbeddingsUsage(prompt_tokens=tokens, total_tokens=tokens),
     )
+
+
+async def _embed_in_turn(request: Request, embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:
+    """Embed texts while no other request of the caller does: the searches of others wait for the same threads."""
+    turns: CallerTurns = request.app.state.embedding_turns
+    vectors: list[Vector] = []
+    async with turns.of(find_proven_caller(request.scope)):
+        for start in range(0, len(texts), BATCH_TEXTS):
+            vectors += list(await embedder.embed(texts[start : start + BATCH_TEXTS]))
+    return vectors
 
 
 def _encode(vector: Vector, encoding: Literal["float", "base64"]) -> list[float] | str:
