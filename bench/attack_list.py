@@ -367,7 +367,7 @@ BACKTRACKING = (
 )
 """Messages that made a regular expression of an earlier version try more and more ways to match."""
 ASK, QUESTION = "/api/v1/ask", '{"question":"Where is the blue door?"}'
-EMBEDDED = '{"input":[' + ",".join(f'"{WORDS[start : start + 1_500]}"' for start in range(32)) + "]}"
+EMBEDDED = '{"input":[' + ",".join(f'"{WORDS[start : start + 1_500]}"' for start in range(8)) + "]}"
 ROWS = "/api/v1/entities/resources"
 EDGE = '{"dst":"a","rel_type":"b"},'
 MANY_PARTS = '{"role":"user","content":[' + ",".join(['{"type":"x"}'] * 9_000) + "]}"

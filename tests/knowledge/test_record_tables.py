@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import date
 from decimal import Decimal
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from rem import fair_map
 from rem.app import Rem
 from rem.db.store import Store
 from rem.knowledge import record_tables
@@ -69,6 +72,32 @@ async def test_table_over_several_chunks_is_whole(rem: Rem, alice: Store) -> Non
     assert [found.caption for found in await load_tables(alice, [table.rows[7].id])] == ["Rents"]
     (file,) = await alice.find(File)
     assert [found.caption for found in await load_tables(alice, [file.id])] == ["Rents", "Rents, Other"]
+
+
+async def test_others_run_while_a_large_table_is_loaded(
+    rem: Rem, alice: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _ingest(rem, "# Rents\n\n" + "".join(f"- room {number}\n" for number in range(20)))
+    (chunk,) = await alice.find(Resource)
+    monkeypatch.setattr(fair_map, "MAX_SECONDS_AT_ONCE", -1.0)
+    turns, seen = 0, set()
+    build = Record.from_row
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    def note_turn(row: dict[str, Any]) -> Record:
+        seen.add(turns)
+        return build(row)
+
+    monkeypatch.setattr(Record, "from_row", note_turn)
+    other = asyncio.create_task(take_turns())
+    (table,) = await load_tables(alice, [chunk.id])
+    other.cancel()
+    assert len(table.rows) == len(seen) == 20
 
 
 async def test_tables_come_in_the_order_of_the_hits(rem: Rem, alice: Store) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from uuid import UUID
 
 from rem.db.sql import query
+from rem.fair_map import map_fairly
 from rem.ingest.dates import find_day_in_title
 from rem.models import Record, RecordKind
 from rem.text import compile_bounded
@@ -72,12 +73,8 @@ async def load_tables(store: Store, ids: Sequence[UUID]) -> list[RecordTable]:
             statement, store.scope.tenant_id, store.scope.user_id, list(ids), MAX_TABLE_ROWS + 1
         )
     blocks: dict[tuple[str | None, str, int], list[Record]] = {}
-    for place, (row,) in enumerate(found):
-        if place < MAX_TABLE_ROWS:
-            record = Record.from_row(row)
-            blocks.setdefault((record.user_id, str(record.file_id or record.source_id), record.block), []).append(
-                record
-            )
+    for record in await map_fairly(lambda row: Record.from_row(row[0]), found[:MAX_TABLE_ROWS]):
+        blocks.setdefault((record.user_id, str(record.file_id or record.source_id), record.block), []).append(record)
     is_cut = len(found) > MAX_TABLE_ROWS
     last = len(blocks) - 1
     return [
