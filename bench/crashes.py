@@ -41,6 +41,16 @@ LONGEST_SECONDS = 300.0
 CONFLICT = 4
 """The exit code of a command that would replace what is there."""
 QUICK = ("ingest", "restore")
+PURCHASES = 10
+"""Messages about a topic, before a pause of days."""
+TOPICS = (
+    ("kayak", "paddle helmet anchor compass rope jacket float pump seat bag"),
+    ("wedding", "cake dress ring band tent invitation bouquet veil menu carriage"),
+    ("garden", "spade rake hose tulip fence bench hedge seed pond gnome"),
+    ("kitchen", "oven kettle sink tap fridge toaster grill pan whisk ladle"),
+    ("marathon", "shoe bandage watch gel belt cap towel medal vest bottle"),
+    ("nursery", "cradle rattle blanket stroller crayon puzzle teddy lamp mobile crib"),
+)
 WAYS = ("command", "server", "both")
 _SQL = parse_blocks((Path(__file__).parent / "crashes.sql").read_text())
 
@@ -131,8 +141,8 @@ class Dream:
                     session_id=session.id,
                     message_index=index,
                     role="user",
-                    content=_sentence(index),
-                    created_at=started + timedelta(hours=index),
+                    content=_purchase(index),
+                    created_at=started + timedelta(days=3 * (index // PURCHASES), hours=index % PURCHASES),
                 )
                 for index in range(self._messages)
             )
@@ -430,6 +440,13 @@ def _rem_command() -> list[str]:
 
 def _environment(home: Path) -> dict[str, str]:
     return {**os.environ, "REM_HOME": str(home)}
+
+
+def _purchase(number: int) -> str:
+    """Return a message about one topic after the other: what a dream makes of them hangs on no rounded number."""
+    topic, things = TOPICS[number // PURCHASES % len(TOPICS)]
+    thing = things.split()[number % PURCHASES]
+    return f"For the {topic} I bought a {thing}, which cost {number * 7 + 10} EUR at the {thing} shop."
 
 
 def _sentence(number: int) -> str:
