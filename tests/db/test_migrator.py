@@ -239,9 +239,13 @@ async def test_database_of_an_earlier_schema_is_refused_and_not_changed(filled: 
     await sql.execute("INSERT INTO migrations (name, checksum, down_script) VALUES ('0001_foundation', '', '')")
     await sql.execute("DROP FUNCTION rem_lookup; DELETE FROM installed_functions")
     before = await contents(sql), await leftovers(sql)
-    for opening in (Rem.open(settings_for(filled)).__aenter__, lambda: migrate_database(filled)):
+    for change in (
+        Rem.open(settings_for(filled)).__aenter__,
+        lambda: migrate_database(filled),
+        lambda: roll_back(filled),
+    ):
         with pytest.raises(MigrationError, match=r"REM_HOME.*`rem db dump`"):
-            await opening()
+            await change()
     assert (await contents(sql), await leftovers(sql)) == before
 
 

@@ -411,10 +411,11 @@ async def _migrate(partitions: int | None, max_wait_seconds: float) -> list[str]
 async def _newest_migrations(steps: int) -> list[str]:
     """Return the names of the migrations that a rollback would undo, newest first."""
     from rem.db.database import Database
-    from rem.db.migrator import Migrator
+    from rem.db.migrator import Migrator, refuse_earlier
 
     async with Database(_require_database_settings(), print_to_stderr).unpooled_connection() as connection:
         states = await Migrator(connection).status()
+    refuse_earlier(status.name for status in states)
     # Migrations of one transaction have the same time; sorting keeps their order.
     applied = [(status.applied_at, status.name) for status in states if status.applied_at is not None]
     return [name for _, name in sorted(applied, key=itemgetter(0))[::-1][:steps]]

@@ -11,10 +11,10 @@ from rem.cli.runtime import print_to_stderr
 from rem.cli.terminal_text import echo
 from rem.db.database import Database
 from rem.db.maintenance import TableSize, read_table_sizes
-from rem.db.migrator import CUSTOM_PREFIX, MigrationStatus, Migrator
+from rem.db.migrator import CUSTOM_PREFIX, MigrationStatus, Migrator, refuse_incompatible
 from rem.db.partitions import count_partitions
 from rem.db.preflight import ServerInfo, find_unmet_requirements, read_server_info
-from rem.errors import MemoryDisabledError
+from rem.errors import MemoryDisabledError, MigrationError
 from rem.settings import get_settings
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ async def print_status(as_json: bool) -> None:
 
 
 def _print_schema(status: DatabaseStatus) -> None:
-    pending = [migration.name for migration in status.migrations if migration.state != "applied"]
+    pending = [migration.name for migration in status.migrations if migration.state == "pending"]
     applied = [migration.name for migration in status.migrations if migration.state == "applied"]
     builtin = [name for name in applied if not name.startswith(CUSTOM_PREFIX)]
     # custom:projects:2 is the second migration of the custom type projects.
@@ -92,8 +92,12 @@ def _print_schema(status: DatabaseStatus) -> None:
         echo(f"Own types   {', '.join(f'{table} ({count})' for table, count in custom_types.items())}")
     if status.partitions:
         echo(f"Partitions  {status.partitions}")
-    if pending:
-        echo(f"Pending     {', '.join(pending)}: run `rem db migrate`")
+    try:
+        refuse_incompatible(status.migrations)
+        if pending:
+            echo(f"Pending     {', '.join(pending)}: run `rem db migrate`")
+    except MigrationError as error:
+        echo(f"Problem     {error}")
     if status.cache_is_whole is False:
         echo("Key cache   empty after a crash; the next command rebuilds it")
     if status.tables:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -163,7 +163,7 @@ class Migrator:
     async def plan(self) -> MigrationPlan:
         """Return what `migrate` would do. Raise MigrationError if this REM cannot use the database."""
         statuses = await self.status()
-        _refuse_incompatible(statuses)
+        refuse_incompatible(statuses)
         pending = {status.name for status in statuses if status.state == "pending"}
         selected = [migration for migration in builtin_migrations() if migration.name in pending]
         return MigrationPlan(
@@ -184,7 +184,7 @@ class Migrator:
         async with self._connection.transaction():
             await self._lock_and_prepare()
             statuses = await self.status()
-            _refuse_incompatible(statuses)
+            refuse_incompatible(statuses)
             pending = {status.name for status in statuses if status.state == "pending"}
             selected = [migration for migration in builtin_migrations() if migration.name in pending] + list(extra)
             for migration in selected:
@@ -208,7 +208,9 @@ class Migrator:
         """Undo the newest migrations, and return their names."""
         async with self._connection.transaction():
             await self._lock_and_prepare()
-            newest_first = list(reversed(await self._fetch_applied()))[:steps]
+            applied = await self._fetch_applied()
+            refuse_earlier(row.name for row in applied)
+            newest_first = applied[::-1][:steps]
             await self._drop_functions()
             for row in newest_first:
                 await self._run(row.name, row.down_script)
@@ -324,14 +326,10 @@ def _compare(migration: Migration, applied: _AppliedMigration | None) -> Migrati
     return "applied" if applied.checksum == migration.checksum else "changed"
 
 
-def _refuse_incompatible(statuses: list[MigrationStatus]) -> None:
+def refuse_incompatible(statuses: list[MigrationStatus]) -> None:
+    """Raise MigrationError if this REM cannot use a database with these migrations."""
+    refuse_earlier(status.name for status in statuses)
     unknown = [status.name for status in statuses if status.state == "unknown"]
-    if FIRST_EARLIER_MIGRATION in unknown:
-        raise MigrationError(
-            "A version of REM from before the first release made this database. This version does not read it, and has "
-            "changed nothing. Set REM_HOME to a new folder, or POSTGRES__CONNECTION_STRING to an empty database. To "
-            "take the memory along, write it with `rem db dump` of the earlier version, and read it with `rem db load`."
-        )
     if unknown:
         raise MigrationError(
             f"The database has migrations that this REM does not know ({', '.join(unknown)}): "
@@ -342,4 +340,14 @@ def _refuse_incompatible(statuses: list[MigrationStatus]) -> None:
         raise MigrationError(
             f"The migrations {', '.join(changed)} changed after they were applied: "
             "install the REM version that migrated this database, or restore the files."
+        )
+
+
+def refuse_earlier(names: Iterable[str]) -> None:
+    """Raise MigrationError if one of the migrations of a database is of a schema before the first release."""
+    if FIRST_EARLIER_MIGRATION in names:
+        raise MigrationError(
+            "A version of REM from before the first release made this database. This version does not read it, and has "
+            "changed nothing. Set REM_HOME to a new folder, or POSTGRES__CONNECTION_STRING to an empty database. To "
+            "take the memory along, write it with `rem db dump` of the earlier version, and read it with `rem db load`."
         )
