@@ -33,11 +33,11 @@ class Scope:
     user_id: str | None = None
 
     def __post_init__(self) -> None:
-        _refuse_unstorable("tenant", self.tenant_id)
+        refuse_unstorable("tenant", self.tenant_id)
         if not 1 <= len(self.tenant_id.encode()) <= MAX_TENANT_BYTES:
             raise InvalidInputError(f"A tenant has 1 to {MAX_TENANT_BYTES} bytes.")
         if self.user_id is not None:
-            _refuse_unstorable("user", self.user_id)
+            refuse_unstorable("user", self.user_id)
             if not self.user_id.strip() or len(self.user_id) > MAX_USER_ID_CHARS:
                 raise InvalidInputError(
                     f"A user id has 1 to {MAX_USER_ID_CHARS} characters; leave the user out to act anonymously."
@@ -207,7 +207,7 @@ def resolve_session_id(text: str, scope: Scope) -> uuid.UUID:
     session_id = parse_uuid(text)
     if session_id is not None:
         return session_id
-    _refuse_unstorable("session id", text)
+    refuse_unstorable("session id", text)
     return uuid.uuid5(_SESSION_NAMESPACE, "\n".join((scope.tenant_id, scope.user_id or "", text)))
 
 
@@ -219,7 +219,8 @@ def parse_uuid(text: str) -> uuid.UUID | None:
         return None
 
 
-def _refuse_unstorable(label: str, value: str) -> None:
+def refuse_unstorable(label: str, value: str) -> None:
+    """Raise InvalidInputError if PostgreSQL cannot store a text."""
     try:
         value.encode()
     except UnicodeEncodeError as error:

@@ -35,7 +35,6 @@ def test_agent_has_its_own_recall_settings() -> None:
     options = "  enable_rag: false\n  rag_top_k: 2\n  rag_min_similarity: 0.6\n"
     schema = parse_agent(minimal() + options, "agents/x.yaml")
     assert (schema.enable_rag, schema.rag_top_k, schema.rag_min_similarity) == (False, 2, 0.6)
-    assert parse_agent(minimal() + "  rag: true\n", "agents/x.yaml").enable_rag is True, "the former name"
     with pytest.raises(InvalidAgentError, match=r"rag_top_k: must be less than or equal to 50"):
         parse_agent(minimal() + "  rag_top_k: 51\n", "agents/x.yaml")
 

@@ -293,17 +293,6 @@ async def test_client_text_resolves_to_one_session(rem: Rem, alice: MemoryManage
     assert await nobody.resolve_session_id("x") == await nobody.resolve_session_id("x")
 
 
-async def test_session_of_an_earlier_version_keeps_its_derived_id(rem: Rem, alice: MemoryManager) -> None:
-    legacy_id = resolve_session_id("chat-1", alice.scope)
-    await alice.create_session(session_id=legacy_id)
-    assert await alice.resolve_session_id("chat-1") == legacy_id
-    anonymous_id = resolve_session_id("chat-1", AgentContext().scope)
-    await rem.for_user(AgentContext(session_id=str(anonymous_id)).scope).sessions.create_session(
-        session_id=anonymous_id
-    )
-    assert await rem.for_user(AgentContext().scope).sessions.resolve_session_id("chat-1") == anonymous_id
-
-
 async def test_taken_session_id_does_not_block_its_name(alice: MemoryManager, bob: MemoryManager) -> None:
     for taken in (resolve_session_id("diary", alice.scope), await alice.resolve_session_id("diary")):
         await bob.create_session(session_id=taken)

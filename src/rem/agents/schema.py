@@ -83,14 +83,6 @@ class AgentExtra(_DocumentPart):
     evaluation: Evaluation = Evaluation()
     """How an evaluator judges; only for `kind: evaluator`."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _rename_rag(cls, data: Any) -> Any:
-        """Accept the former name of `enable_rag`, which stored agents may have."""
-        if isinstance(data, dict) and "rag" in data and "enable_rag" not in data:
-            return {("enable_rag" if name == "rag" else name): value for name, value in data.items()}
-        return data
-
     @field_validator("consent")
     @classmethod
     def _require_irreversible(cls, value: list[RiskLevel]) -> list[RiskLevel]:

@@ -11,13 +11,11 @@ if TYPE_CHECKING:
 
 
 def make_profile_row_id(store: Store) -> UUID:
-    """Return the id for the row of a user who has none. No other user can compute it, and take it first."""
+    """Return the id of the row that a dream makes for a user who has none.
+
+    No other user can compute it, and take it first.
+    """
     return store.executor.derived_ids.make("profile", store.scope.tenant_id, store.scope.user_id)
-
-
-def list_profile_row_ids(store: Store) -> list[UUID]:
-    """Return the ids that the dreamt row of a user may have. Earlier versions used a plain UUID5."""
-    return [make_profile_row_id(store), _make_id(store.scope, "profile")]
 
 
 def make_progress_id(scope: Scope) -> UUID:
@@ -25,8 +23,4 @@ def make_progress_id(scope: Scope) -> UUID:
 
     No user can write progress, so the id needs no secret.
     """
-    return _make_id(scope, "progress")
-
-
-def _make_id(scope: Scope, purpose: str) -> UUID:
-    return uuid5(NAMESPACE_URL, "\n".join(("rem", purpose, scope.tenant_id, scope.user_id or "")))
+    return uuid5(NAMESPACE_URL, "\n".join(("rem", "progress", scope.tenant_id, scope.user_id or "")))

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
-from rem.context import parse_uuid, resolve_session_id
+from rem.context import parse_uuid, refuse_unstorable
 from rem.errors import InvalidInputError, NotFoundError
 from rem.models import Message, Session
 from rem.sessions.card_answers import parse_card
@@ -70,15 +70,13 @@ class SessionReader:
         user can compute it. An id that another user's session has is never returned for a name. Without a user, the
         caller is anonymous, and owns the session of that name.
         """
-        legacy_id = resolve_session_id(text, self.scope)
-        if parse_uuid(text):
-            return legacy_id
+        if (given := parse_uuid(text)) is not None:
+            return given
+        refuse_unstorable("session id", text)
         tenant_id, user_id = self.scope.tenant_id, self.scope.user_id
         candidates = self._store.executor.derived_ids.list_candidates("session", tenant_id, user_id, text)
         name = text if len(text) <= MAX_NAME_CHARS else None
-        session_id: UUID | None = await self._queries.fetch_value(
-            "resolve_name", tenant_id, user_id, name, legacy_id, candidates
-        )
+        session_id: UUID | None = await self._queries.fetch_value("resolve_name", tenant_id, user_id, name, candidates)
         return session_id or uuid4()
 
     async def get_session(self, session_id: UUID) -> Session:

@@ -28,16 +28,13 @@ WHERE m.tenant_id = $1 AND m.user_id = $2 AND m.session_id = $3 AND m.deleted_at
 ORDER BY m.message_index DESC LIMIT 1
 
 -- name: resolve_name
--- Return the id of the session with a name ($3): the user's session that has it, or the one with the id that earlier versions
--- derived from it ($4), or else the first derived id ($5) that no other user has. An anonymous caller ($2 is NULL) owns the
--- session whose id it knows.
+-- Return the id of the session with a name ($3): the user's session that has it, or else the first derived id ($4) that no other
+-- user has. An anonymous caller ($2 is NULL) owns the session whose id it knows.
 SELECT coalesce(
   (SELECT s.id FROM rem.sessions s
    WHERE s.tenant_id = $1 AND s.user_id = $2 AND s.key = rem.rem_key($3) AND s.name IS NOT NULL AND s.deleted_at IS NULL
      AND (s.expires_at IS NULL OR s.expires_at > now())),
-  (SELECT s.id FROM rem.sessions s
-   WHERE s.tenant_id = $1 AND s.id = $4 AND s.user_id = coalesce($2, 'anon:' || s.id::text)),
-  (SELECT c.id FROM unnest($5::uuid[]) WITH ORDINALITY AS c (id, attempt)
+  (SELECT c.id FROM unnest($4::uuid[]) WITH ORDINALITY AS c (id, attempt)
    WHERE NOT EXISTS (SELECT FROM rem.sessions s WHERE s.tenant_id = $1 AND s.id = c.id
                        AND s.user_id <> coalesce($2, 'anon:' || c.id::text))
    ORDER BY c.attempt LIMIT 1))

@@ -14,7 +14,6 @@ from rem.context import Scope, resolve_user_id
 from rem.db.store import Store
 from rem.dreams.dreamer import DreamReport
 from rem.dreams.history import list_statements
-from rem.dreams.profile_ids import list_profile_row_ids
 from rem.dreams.text.secrets import is_sensitive
 from rem.models import Edge, Message, Moment, Ontology, Session, User
 from rem.models.message import Role
@@ -286,14 +285,6 @@ async def test_deleted_profile_stays_deleted(rem: Rem, sailor: Store) -> None:
     for rescan in (False, True):
         await dream(rem, sailor, rescan=rescan)
     assert await sailor.find(User) == []
-
-
-async def test_taken_id_does_not_suppress_the_profile(rem: Rem, sailor: Store, bob: Store) -> None:
-    for profile_id in list_profile_row_ids(sailor)[1:]:
-        await bob.upsert(User(id=profile_id, name="Taken"))
-    await dream(rem, sailor)
-    assert (await profile(sailor)).interests == ["Sailing"]
-    assert (await profile(sailor)).id not in list_profile_row_ids(bob)
 
 
 async def test_profile_is_known_after_a_move_to_another_database(

@@ -172,7 +172,7 @@ class EmbeddedServer:
             return True
 
     def erase_log(self) -> None:
-        """Empty the log and remove the older one. Logs of earlier versions quote values of failed statements."""
+        """Empty the log and remove the older one, in case that a message quotes a value."""
         with explain_os_errors(f"erase the log {self.log_file}"):
             if self.log_file.exists():
                 os.truncate(self.log_file, 0)

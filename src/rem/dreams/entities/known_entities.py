@@ -14,7 +14,7 @@ from rem.dreams.entities.candidates import Candidate
 from rem.dreams.entities.evidence import MIN_CONFIDENCE, PERSON, StatedRelation
 from rem.dreams.entities.introductions import is_family
 from rem.dreams.entities.name_parsing import fold_word, fold_words
-from rem.dreams.profile_ids import list_profile_row_ids
+from rem.dreams.profile_ids import make_profile_row_id
 
 if TYPE_CHECKING:
     from rem.dreams.run import DreamRun
@@ -146,7 +146,7 @@ class KnownEntities:
         if table != "users" or owner is None:
             return False
         address = record.get("email")
-        is_profile = UUID(str(record["id"])) in list_profile_row_ids(self._run.store)
+        is_profile = UUID(str(record["id"])) == make_profile_row_id(self._run.store)
         is_named = owner in (str(record["id"]), record["name"])
         return is_profile or is_named or bool(address and resolve_user_id(address) == owner)
 

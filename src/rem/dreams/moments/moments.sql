@@ -169,7 +169,7 @@ ORDER BY m.created_at DESC, m.id LIMIT $3
 SELECT p.key, p.names, p.email FROM (
   SELECT u.key, ARRAY[u.name] AS names, u.email, u.created_at FROM rem.users u
   WHERE u.tenant_id = $1 AND (u.user_id = $2 OR u.user_id IS NULL) AND u.deleted_at IS NULL AND u.id::text IS DISTINCT FROM $2
-    AND (u.user_id = $2 AND (u.id = ANY ($5::uuid[]) OR u.origin = 'dream:profiles'
+    AND (u.user_id = $2 AND (u.id = $5 OR u.origin = 'dream:profiles'
                              OR u.metadata @> '{"is_profile": true}')) IS NOT TRUE
     AND $4 = 'person'
   UNION ALL

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rem.context import resolve_user_id
 from rem.db.sql import query
-from rem.dreams.profile_ids import list_profile_row_ids
+from rem.dreams.profile_ids import make_profile_row_id
 
 if TYPE_CHECKING:
     from rem.db.store import Store
@@ -48,9 +48,9 @@ class KnownPeople:
         """Load the people that the owner of a store sees: users, and entries about people, without the owner."""
         async with store.executor.connection() as connection:
             owner = store.scope.tenant_id, store.scope.user_id
-            names, profile_ids = query("dreams/moments/moments", "known_names"), list_profile_row_ids(store)
-            rows = await connection.fetch(names, *owner, MAX_KNOWN_PEOPLE, "person", profile_ids)
-            organizations = await connection.fetch(names, *owner, MAX_KNOWN_PEOPLE, "organization", profile_ids)
+            names, profile_id = query("dreams/moments/moments", "known_names"), make_profile_row_id(store)
+            rows = await connection.fetch(names, *owner, MAX_KNOWN_PEOPLE, "person", profile_id)
+            organizations = await connection.fetch(names, *owner, MAX_KNOWN_PEOPLE, "organization", profile_id)
         people = [KnownPerson(key, tuple(names)) for key, names, email in rows if not _is_owner(store, names, email)]
         return cls(people, [name for _, names, _ in organizations for name in names])
 

@@ -1,13 +1,13 @@
 -- name: user_rows
 -- Return the rows of `users` that may stand for their owner: those whose key or id is the user id, the row that the dream made
--- (with one of the ids $3, or in another database, from which it was loaded), and those with an e-mail address, from which the
+-- (with the id $3, or in another database, from which it was loaded), and those with an e-mail address, from which the
 -- user id may be made.
 SELECT u.id, u.name, u.email, u.origin, u.deleted_at IS NOT NULL AS is_deleted,
-       u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.id = ANY ($3::uuid[]) OR u.origin = 'dream:profiles'
+       u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.id = $3 OR u.origin = 'dream:profiles'
          OR u.metadata @> '{"is_profile": true}' AS is_named
 FROM rem.users u
 WHERE u.tenant_id = $1 AND u.user_id = $2 AND (u.expires_at IS NULL OR u.expires_at > now())
-  AND (u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.id = ANY ($3::uuid[]) OR u.origin = 'dream:profiles'
+  AND (u.key = rem.rem_key($2) OR u.id::text = lower($2) OR u.id = $3 OR u.origin = 'dream:profiles'
        OR u.metadata @> '{"is_profile": true}' OR u.email IS NOT NULL OR strpos(u.name, '@') > 0)
 ORDER BY u.created_at, u.id
 

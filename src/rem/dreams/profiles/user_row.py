@@ -8,7 +8,7 @@ from uuid import UUID
 
 from rem.context import resolve_user_id
 from rem.db.sql import query
-from rem.dreams.profile_ids import list_profile_row_ids
+from rem.dreams.profile_ids import make_profile_row_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +41,8 @@ async def find_user_rows(store: Store) -> list[UserRow]:
     if user_id is None:
         return []
     async with store.executor.connection() as connection:
-        profile_ids = list_profile_row_ids(store)
-        rows = await connection.fetch(query("dreams/profiles/profiles", "user_rows"), tenant_id, user_id, profile_ids)
+        profile_id = make_profile_row_id(store)
+        rows = await connection.fetch(query("dreams/profiles/profiles", "user_rows"), tenant_id, user_id, profile_id)
     own = [row for row in rows if row["is_named"] or _has_address(row, user_id)]
     own.sort(key=lambda row: (row["is_deleted"], row["origin"].startswith("dream:"), not _has_address(row, user_id)))
     return [UserRow(row["id"], row["origin"], row["is_deleted"]) for row in own]
