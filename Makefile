@@ -108,8 +108,8 @@ web/node_modules/.installed: web/package-lock.json
 	@touch $@
 
 docs: install web-types ## Write docs/cli.md, docs/settings.md and the types of the API from the code
-	$(BIN)/python -m rem.cli.command_reference > docs/cli.md
-	$(BIN)/python -m rem.cli.settings_reference > docs/settings.md
+	$(BIN)/python -m tooling.command_reference > docs/cli.md
+	$(BIN)/python -m tooling.settings_reference > docs/settings.md
 
 audit: install ## Look for known vulnerabilities in the locked dependencies (AUDIT=--offline: only in our list)
 	$(BIN)/python -m tooling.audit_dependencies $(AUDIT)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tooling.command_reference import render_reference
+from tooling.settings_reference import render_settings
 
 import rem
 from rem import errors
-from rem.cli.command_reference import render_reference
 from rem.cli.main import build_command
-from rem.cli.settings_reference import render_settings
 from rem.settings import Settings
 from tests.rem_command import REPOSITORY, output, run_python
 

@@ -200,12 +200,17 @@ def _is_sentence_end(text: str, before: int, after: int) -> bool:
 
 def did_you_mean(word: str, choices: Sequence[str]) -> str:
     """Return a sentence with the most similar choice; if none is similar, a list of all choices if they are few."""
+    similar = find_similar(word, choices)
+    if similar is not None:
+        return f" Did you mean {similar}?"
+    return f" There are {', '.join(choices)}." if 0 < len(choices) <= MAX_LISTED_CHOICES else ""
+
+
+def find_similar(word: str, choices: Sequence[str]) -> str | None:
+    """Return the most similar choice; None if none is similar."""
     from difflib import get_close_matches
 
-    similar = get_close_matches(word.lower()[:200], choices, n=1, cutoff=0.6)
-    if similar:
-        return f" Did you mean {similar[0]}?"
-    return f" There are {', '.join(choices)}." if 0 < len(choices) <= MAX_LISTED_CHOICES else ""
+    return next(iter(get_close_matches(word.lower()[:200], choices, n=1, cutoff=0.6)), None)
 
 
 def shorten_message_key(key: str) -> str:

@@ -6,9 +6,10 @@ import re
 import shlex
 from typing import Any
 
+from tooling.settings_reference import render_settings
+
 from rem import Rem
 from rem.cli.main import build_command
-from rem.cli.settings_reference import render_settings
 from rem.models import Entity
 from rem.query.parser import parse_query
 from rem.tools.help import load_help_topics

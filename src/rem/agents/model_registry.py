@@ -20,7 +20,7 @@ from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from pydantic_ai.settings import ModelSettings
 
 from rem.errors import ModelError, ModelNotFoundError, ModelRequiredError
-from rem.text import did_you_mean
+from rem.text import did_you_mean, find_similar
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -223,9 +223,9 @@ def _refuse_unknown(name: str, provider: str) -> None:
     try:
         infer_provider_class(provider)
     except ValueError as error:
-        suggestion = did_you_mean(provider, _list_providers()) if provider else ""
+        similar = find_similar(provider, _list_providers())
         others = f" Providers are {', '.join(_list_providers()[:6])} and others."
-        hint = suggestion if "Did you mean" in suggestion else others
+        hint = others if similar is None else f" Did you mean {similar}?"
         raise ModelNotFoundError(f"There is no provider {provider!r} for the model {name!r}.{hint}") from error
     except ImportError:
         # The provider is known but its package is missing; making it raises the error with the details.

@@ -1,4 +1,4 @@
-"""Write docs/settings.md from the settings and the errors: `python -m rem.cli.settings_reference`."""
+"""Write docs/settings.md from the settings and the errors: `python -m tooling.settings_reference`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generate docs/cli.md from the help of the commands: `python -m rem.cli.command_reference`."""
+"""Generate docs/cli.md from the help of the commands: `python -m tooling.command_reference`."""
 
 from __future__ import annotations
 
