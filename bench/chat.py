@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -15,7 +16,8 @@ import httpx2 as httpx
 from bench.measure import Call, Result, measure_in_turns, print_progress
 from bench.model_server import serve_model
 from bench.rem_server import serve_rem
-from rem import NewMessage, Rem, Role, Scope, Settings
+from rem import AgentContext, NewMessage, Rem, Role, Scope, Settings
+from rem.tools.env import ToolEnv
 
 if TYPE_CHECKING:
     from pydantic_ai import Agent
@@ -112,8 +114,10 @@ async def _measure_first_word(
 class BareAgent:
     """An agent with the same prompt, tools and history, without memory, server and events."""
 
-    def __init__(self, agent: Agent[Any, Any], model: Model, history: list[ModelMessage]) -> None:
+    def __init__(self, agent: Agent[Any, Any], env: ToolEnv, model: Model, history: list[ModelMessage]) -> None:
         self._agent = agent
+        self._deps = SimpleNamespace(env=env)
+        """All that the instructions of the agent read. Its model calls no tool."""
         self._model = model
         self._history = history
 
@@ -130,7 +134,7 @@ class BareAgent:
         schema = await AgentCatalog(Settings(), None).get("rem", Scope())
         history = history_from_session((await rem.for_user(USER).sessions.get_history(session_id)).messages)
         model = OpenAIChatModel("bench", provider=OpenAIProvider(base_url=address, api_key="unused"))
-        return cls(AgentFactory().build(schema), model, history)
+        return cls(AgentFactory().build(schema), ToolEnv(AgentContext(), rem), model, history)
 
     async def iter_words(self, count: int) -> AsyncIterator[None]:
         """Yield once for each of `count` words of the model."""
@@ -138,7 +142,7 @@ class BareAgent:
 
         async with self._agent.run_stream_events(
             "And now?",
-            deps=None,
+            deps=self._deps,
             model=self._model,
             message_history=self._history if count == 1 else None,
             model_settings={"seed": count},

@@ -14,7 +14,7 @@ from tests.bench.bench_command import bench, bench_output
 from tests.conftest import find_memory_folder
 from tests.rem_command import REPOSITORY
 
-BENCHMARKS = ("bulk_load", "lookup", "fuzzy", "traverse", "search", "tenants", "backup")
+BENCHMARKS = ("bulk_load", "lookup", "fuzzy", "traverse", "search", "chat", "tenants", "backup")
 
 
 def test_benchmarks_run_and_print_json() -> None:
