@@ -8,7 +8,7 @@ import orjson
 
 from rem.app import Rem
 from rem.db.store import Store
-from rem.dreams.history import list_statement_page, list_statements
+from rem.dreams.history import list_statement_page
 from rem.dreams.report import MAX_LINE_CHARS, MAX_LINES
 from rem.models import Resource
 from tests.dreams.sample_sessions import MARCH, list_moments, run_dreams, store_session
@@ -46,7 +46,7 @@ async def test_old_fact_stays_on_record(rem: Rem, alice: Store) -> None:
     await rem.dreamer().dream(alice.scope)
     await store_session(alice, "two", "user: We moved to Aarhus last week.", at=MARCH + timedelta(days=30))
     await rem.dreamer().dream(alice.scope)
-    about = [one for one in await list_statements(alice) if one.name == "metadata.profile.about"]
+    about = [one for one in (await list_statement_page(alice)).statements if one.name == "metadata.profile.about"]
     assert [(one.state, one.value) for one in about] == [
         ("live", ["lives in Aarhus"]),
         ("ended", ["lives in Svendborg"]),
@@ -99,7 +99,7 @@ async def test_statements_include_edges_to_the_row_and_hide_links(rem: Rem, alic
         content = f"The sailing boat Albatross needs a new mainsail, says note {number}."
         await alice.upsert(Resource(name=f"note {number}", content=content))
     await rem.dreamer().dream(alice.scope)
-    about_ewa = await list_statements(alice, "ewa-nowak")
+    about_ewa = (await list_statement_page(alice, "ewa-nowak")).statements
     assert ("mentions ontologies/ewa-nowak", str(session_id)) in [(one.name, str(one.entity_id)) for one in about_ewa]
     every, without = await list_statement_page(alice), await list_statement_page(alice, with_links=False, limit=1)
     links = [one for one in every.statements if one.dream == "affinity"]

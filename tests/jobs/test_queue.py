@@ -145,9 +145,8 @@ async def test_erasing_an_owner_leaves_no_jobs(jobs: JobQueue, sql: Any) -> None
     elsewhere = {"tenant_id": "other", "user_id": "alice"}
     others = [await jobs.enqueue("ingest", BOB), await jobs.enqueue("ingest", elsewhere)]
     shared = await jobs.enqueue("ingest", {"tenant_id": "acme"})
-    assert await jobs.count_for_owner("acme", "alice") == 3
     assert await jobs.erase_owner("acme", "alice") == 3
-    assert await jobs.count_for_owner("acme", "alice") == 0
+    assert await jobs.erase_owner("acme", "alice") == 0
     for table in ("jobs", "turns", "log", "schedules", "workers"):
         rows = await sql.fetch(f"SELECT row_to_json(t)::text FROM rem_jobs.{table} t")
         assert not any("alice" in row[0] and "acme" in row[0] for row in rows)

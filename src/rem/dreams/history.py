@@ -102,17 +102,6 @@ def _no_such_run(run_id: UUID) -> NotFoundError:
     return NotFoundError(f"There is no dream run {run_id} of this owner: `rem dreaming runs` lists them.")
 
 
-async def list_statements(
-    store: Store, key: str | None = None, *, at: datetime | None = None, limit: int = 100
-) -> list[StatementRecord]:
-    """Return the statements about the rows with a key, or about all rows: live ones first, then newest first.
-
-    Edges to these rows are listed as well. With `at`, return the statements that were valid at that time. Refused
-    statements are left out. Raise NotFoundError if no row has the key.
-    """
-    return (await list_statement_page(store, key, at=at, limit=limit)).statements
-
-
 async def list_statement_page(
     store: Store,
     key: str | None = None,
@@ -121,7 +110,11 @@ async def list_statement_page(
     limit: int = 100,
     with_links: bool = True,
 ) -> StatementPage:
-    """Return the same with the number of all statements; without links between related texts if they are not wanted."""
+    """Return the statements about the rows with a key, or about all rows: live ones first, then newest first.
+
+    Edges to these rows are listed as well; links between related texts only if they are wanted. With `at`, return the
+    statements that were valid at that time. Refused statements are left out. Raise NotFoundError if no row has the key.
+    """
     ids, keys = None, None
     if key is not None:
         entities = await store.lookup(key)

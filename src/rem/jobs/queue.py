@@ -228,11 +228,6 @@ class JobQueue:
             await used.execute(query("jobs/jobs", "erase_traces"), tenant_id, user_id, ids)
         return len(ids)
 
-    async def count_for_owner(self, tenant_id: str, user_id: str | None) -> int:
-        """Return the number of jobs of an owner."""
-        async with self._database.connection() as connection:
-            return len(await connection.fetch(query("jobs/jobs", "find_by_owner"), tenant_id, user_id))
-
     async def trim(self, older_than: timedelta) -> None:
         """Delete log rows that are older than this, and past turns."""
         async with self._database.connection() as connection:

@@ -15,7 +15,7 @@ import pytest
 from rem.app import Rem
 from rem.db.store import Store
 from rem.dreams.audit import run_audit
-from rem.dreams.history import list_statements
+from rem.dreams.history import list_statement_page
 from rem.dreams.run import OnProgress
 from rem.models import Message, Moment, Ontology, Resource, Role, Session, User
 from tests.dreams.entities.sample_sessions import (
@@ -403,7 +403,7 @@ async def test_newest_employer_is_an_edge_and_older_one_stays_in_history(
 
 
 async def _believed(store: Store, row: Ontology, at: datetime | None) -> list[tuple[str, datetime, datetime | None]]:
-    statements = await list_statements(store, str(row.key), at=at)
+    statements = (await list_statement_page(store, str(row.key), at=at)).statements
     own = [one for one in statements if one.kind == "edge" and one.entity_id == row.id]
     return [(one.name, one.valid_from, one.valid_to) for one in own if one.valid_from]
 

@@ -13,7 +13,7 @@ import pytest
 from rem.app import Rem
 from rem.db.store import Store
 from rem.dreams.dreamer import DreamReport
-from rem.dreams.history import list_statements
+from rem.dreams.history import list_statement_page
 from rem.ingest.models import FetchedFile
 from rem.models import File, Ontology, OntologyConfig, Resource, Schema
 from rem.settings import Settings
@@ -187,7 +187,7 @@ async def test_changed_file_gets_a_new_version_and_the_old_one_stays_on_record(
     assert (row.id, row.extracted_data["years"], row.extraction_timestamp) == (first.id, 8, changed.updated_at)
     said = [
         (statement.state, statement.value["extracted_data"]["years"])
-        for statement in await list_statements(reader, "ana.md/cv-reader")
+        for statement in (await list_statement_page(reader, "ana.md/cv-reader")).statements
         if statement.kind == "row"
     ]
     assert said == [("live", 8), ("ended", 7)]

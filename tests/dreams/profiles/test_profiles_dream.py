@@ -13,7 +13,7 @@ from rem.app import Rem
 from rem.context import Scope, resolve_user_id
 from rem.db.store import Store
 from rem.dreams.dreamer import DreamReport
-from rem.dreams.history import list_statements
+from rem.dreams.history import list_statement_page
 from rem.dreams.text.secrets import is_sensitive
 from rem.models import Edge, Message, Moment, Ontology, Session, User
 from rem.models.message import Role
@@ -374,7 +374,7 @@ async def test_earlier_values_stay_in_history(rem: Rem, sailor: Store) -> None:
     key = str(sailor.scope.user_id)
 
     async def interests(at: datetime | None) -> list[Any]:
-        said = await list_statements(sailor, f"users/{key}", at=at)
+        said = (await list_statement_page(sailor, f"users/{key}", at=at)).statements
         return [statement.value for statement in said if statement.name == "interests"]
 
     assert await interests(_START + timedelta(days=11)) == [["Sailing"]]
@@ -553,7 +553,10 @@ async def test_correction_affects_only_its_field(rem: Rem, alice: Store, sql: Co
 
 async def test_each_field_is_a_statement_with_its_own_sources(rem: Rem, sailor: Store) -> None:
     await dream(rem, sailor)
-    statements = {statement.name: statement for statement in await list_statements(sailor, str(sailor.scope.user_id))}
+    statements = {
+        statement.name: statement
+        for statement in (await list_statement_page(sailor, str(sailor.scope.user_id))).statements
+    }
     assert {name for name in statements if name.startswith("metadata.")} == {
         f"metadata.profile.{part}" for part in ("people", "topics", "activity", "preferences")
     }

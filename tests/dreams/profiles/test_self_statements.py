@@ -13,7 +13,7 @@ import pytest
 from rem.app import Rem
 from rem.db.store import Store
 from rem.dreams.claims import ClaimSource, RowRef
-from rem.dreams.history import list_statements
+from rem.dreams.history import list_statement_page
 from rem.dreams.profiles.self_statements import extract_self_statements
 from rem.models import Message, Role, Session, User
 from tests.dreams.entities.sample_sessions import store_past_session, store_session
@@ -207,7 +207,7 @@ async def test_profile_has_self_statement_once_with_its_source(rem: Rem, alice: 
     user = await profile(alice)
     assert user.metadata["profile"]["about"] == ["lives in Porto", "is learning Rust"]
     assert user.summary == "Lives in Porto, is learning Rust."
-    (summary,) = [one for one in await list_statements(alice, user.key) if one.name == "summary"]
+    (summary,) = [one for one in (await list_statement_page(alice, user.key)).statements if one.name == "summary"]
     assert len(summary.sources) == 2
     for rescan in (False, True):
         assert await dream(rem, alice, rescan=rescan) == 0
@@ -220,7 +220,7 @@ async def test_earlier_self_statement_stays_in_history(rem: Rem, alice: Store) -
     await dream(rem, alice)
     user = await profile(alice)
     assert user.metadata["profile"]["about"] == ["lives in Lisbon"]
-    believed = await list_statements(alice, user.key, at=_MAY + timedelta(days=1))
+    believed = (await list_statement_page(alice, user.key, at=_MAY + timedelta(days=1))).statements
     assert "Lives in Porto." in [one.value for one in believed]
     assert "Lives in Lisbon." not in [one.value for one in believed]
 
