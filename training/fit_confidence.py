@@ -49,6 +49,8 @@ async def make_cases(reader: Reader, items: Sequence[dict[str, Any]]) -> list[Ca
     cases = []
     for item, other in zip(items, [*items[1:], items[0]], strict=True):
         rows = item["rows"]
+        if item["group"] == "unanswerable":
+            cases += await _read(reader, item, item["ask"], rows[:READ_ROWS], is_answerable=False)
         if not any(row["answers"] for row in rows[:READ_ROWS]):
             continue
         unanswered = [row for row in rows if not row["answers"] and not row["is_outdated"]]
@@ -74,22 +76,31 @@ async def _read(
     reading = readings[best]
     assert reading is not None
     sentence = rows[best].text[slice(*reading.sentence)]
+    return [Case(dict(features), is_answerable and _is_right(item, sentence), is_answerable)]
+
+
+def _is_right(item: dict[str, Any], sentence: str) -> bool:
     question = make_question(item)
-    is_right = is_answerable and question.is_answered_by(sentence) and not question.is_outdated_in(sentence)
-    return [Case(dict(features), is_right, is_answerable)]
+    return question.is_answered_by(sentence) and not question.is_outdated_in(sentence)
 
 
 def fit(cases: Sequence[Case]) -> dict[str, float]:
     """Return the weights of a logistic regression that tells right answers from all others."""
-    matrix, right = to_matrix(cases), np.array([case.is_right for case in cases], dtype=float)
+    return fit_weights(FEATURES, to_matrix(cases), np.array([case.is_right for case in cases], dtype=float))
+
+
+def fit_weights(
+    names: Sequence[str], matrix: NDArray[np.float64], right: NDArray[np.float64], steps: int = STEPS
+) -> dict[str, float]:
+    """Return the weights of a logistic regression, with its `bias`."""
     mean, spread = matrix.mean(axis=0), matrix.std(axis=0) + 1e-9
-    scaled = np.column_stack([(matrix - mean) / spread, np.ones(len(cases))])
+    scaled = np.column_stack([(matrix - mean) / spread, np.ones(len(matrix))])
     weights = np.zeros(scaled.shape[1])
-    for _ in range(STEPS):
+    for _ in range(steps):
         shares = 1 / (1 + np.exp(-scaled @ weights))
-        weights -= 0.5 * (scaled.T @ (shares - right) / len(cases) + PENALTY * weights)
+        weights -= 0.5 * (scaled.T @ (shares - right) / len(matrix) + PENALTY * weights)
     plain = weights[:-1] / spread
-    found = {name: round(float(weight), 4) for name, weight in zip(FEATURES, plain, strict=True)}
+    found = {name: round(float(weight), 4) for name, weight in zip(names, plain, strict=True)}
     return found | {"bias": round(float(weights[-1] - plain @ mean), 4)}
 
 

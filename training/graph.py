@@ -85,13 +85,6 @@ def build_reader(
     return _GraphBuilder(weights, heads, outliers, weight_steps, int8_words=False, has_words=False).reader()
 
 
-def build_lower_layers(
-    weights: Mapping[str, Array], *, heads: int, outliers: Mapping[int, float], weight_steps: int | None
-) -> ModelProto:
-    """Build a graph like that of the reader, with the hidden state after the last layer of `weights` as its output."""
-    return _GraphBuilder(weights, heads, outliers, weight_steps, int8_words=False, has_words=False).lower_layers()
-
-
 def build_probe() -> ModelProto:
     """Build the graph with which REM finds out whether a CPU sums int8 products without overflow."""
     size = 64
@@ -163,11 +156,6 @@ class _GraphBuilder:
             self._nodes.append(helper.make_node("Identity", [self._add_head(state, name)], [name]))
             shapes[name].append(len(self._weights[f"{name}.bias"]))
         return self._make_typed("reader", "token_type_ids", shapes)
-
-    def lower_layers(self) -> ModelProto:
-        self._nodes.append(helper.make_node("Identity", [self._add_typed_layers()], ["hidden"]))
-        size = self._weights["embeddings.LayerNorm.weight"].shape[0]
-        return self._make_typed("lower", "token_type_ids", {"hidden": ["batch", "tokens", size]})
 
     def _add_typed_layers(self) -> str:
         positions = self._weights["embeddings.position_embeddings.weight"]

@@ -42,7 +42,7 @@ def make_row(row: dict[str, Any], *, with_before: bool = False) -> RowText:
 
 def make_question(item: dict[str, Any]) -> WeekQuestion:
     """Return the question of a candidate, which knows what answers it."""
-    known = {"ask": item["ask"], "group": item["group"], "source": "any"}
+    known = {"ask": item["ask"], "group": "notes", "source": "any"}
     return WeekQuestion.model_validate(known | {"answer": item["answer"], "not": item["outdated"]})
 
 

@@ -1,10 +1,14 @@
 """Make the examples on which the reader is trained.
 
-    python -m training.reader_data OUT.jsonl CANDIDATES.jsonl … [--friends FILE] [--squad FILE]
+    python -m training.reader_data OUT.jsonl CANDIDATES.jsonl … [--friends FILE] [--squad FILE …]
+    python -m training.reader_data DEV.jsonl CANDIDATES.jsonl … --held-out
 
-CANDIDATES.jsonl is what training/week_candidates.py writes. The written conversations with their answers, short facts
-(training/short_facts.yaml) and messages (training/reader_messages.yaml, short_messages.yaml) are added. FriendsQA
-(friends_spans.json.gz) and a file in the format of SQuAD are optional. Each line is one example:
+CANDIDATES.jsonl is what training/week_candidates.py writes. The written conversations with their answers, tables
+(training/tables), short facts (training/short_facts.yaml) and messages (training/reader_messages.yaml,
+short_messages.yaml) are added. FriendsQA (friends_spans.json.gz) and files in the format of SQuAD are optional. With
+`--held-out`, there are only the candidates, and the tables and messages that are not trained on.
+
+Each line is one example:
 
     {"ask": …, "rows": [[text, label, start, end, has_relevance], …]}    label 1 answers, 0 does not
     {"ask": …, "older": …, "newer": …, "replaces": …}
@@ -28,8 +32,10 @@ from rem.search.reader import RowText, join_row
 from rem.text import FUNCTION_WORDS, fold_text, split_words
 from training.dialogue_answers import read_answers
 from training.dialogues import Dialogue, read_dialogue
-from training.reader_messages import make_messages
+from training.reader_messages import make_messages, read_held_out, type_badly
 from training.short_facts import make_short_facts
+from training.tables import FOLDER as TABLES
+from training.tables import make_table_examples, read_tables
 
 Example = dict[str, Any]
 FOLDER = Path(__file__).parent
@@ -38,7 +44,10 @@ SHARE_WITH_BEFORE = 0.4
 """Of the rows that have a message before them, so many are read with it."""
 SHARE_SWAPPED_WEEKS, SHARE_SWAPPED_DIALOGUES = 0.5, 0.7
 NEGATIVES = 2
-FRIENDS_SHARE, SQUAD_SHARE = 0.5, 0.3
+FRIENDS_SHARE, SQUAD_SHARE = 0.3, 0.2
+SHARE_TYPED_BADLY = 0.5
+TABLE_PASSES = 3
+"""So many times each question about a table is read in an epoch, each time with other rows."""
 MAX_SQUAD_CHARS = 400
 _NAME = re.compile(r"(?<=[a-z,;'] )([A-Z][a-zà-ÿ]{2,})\b")
 
@@ -69,6 +78,8 @@ class Maker:
         near = wrong[: 2 * NEGATIVES]
         chosen = self._random.sample(near, min(NEGATIVES, len(near)))
         if not right:
+            if item["group"] == "unanswerable" and near:
+                yield {"ask": item["ask"], "rows": [[*self._week_row(row, None)[:4], False] for row in near[:2]]}
             return
         rows = [self._week_row(row, item["answer"]) for row in right]
         rows += [self._week_row(row, None) for row in chosen]
@@ -257,6 +268,38 @@ def _cut(text: str, size: int) -> Iterator[tuple[int, str]]:
             start = match.end()
 
 
+def make_examples(options: argparse.Namespace) -> Iterator[Example]:
+    """Yield the examples to train on."""
+    maker, generator = Maker(options.seed), random.Random(options.seed)
+    examples = [*maker.from_weeks(options.candidates), *maker.from_dialogues(sorted(FOLDER.glob("dialogues/*.txt")))]
+    if options.friends:
+        examples += maker.from_friends(options.friends)
+    for path in options.squad:
+        examples += maker.from_squad(path)
+    tables = [table for path in sorted(TABLES.glob("*.yaml")) for table in read_tables(path)]
+    for _ in range(TABLE_PASSES):
+        examples += make_table_examples([table for table in tables if not table.is_held_out], generator)
+    for example in examples:
+        if "rows" in example and generator.random() < SHARE_TYPED_BADLY:
+            example["ask"] = type_badly(example["ask"], generator)
+    yield from examples
+    yield from make_short_pairs(generator, options.short_facts)
+    weeks = {json.loads(line)["week"] for path in options.candidates for line in path.read_text().splitlines()}
+    yield from make_messages(sorted(FOLDER / "weeks" / f"{week}.yaml" for week in weeks), generator)
+
+
+def make_held_out_examples(options: argparse.Namespace) -> Iterator[Example]:
+    """Yield the examples to measure on."""
+    yield from Maker(options.seed).from_weeks(options.candidates)
+    tables = [table for path in sorted(TABLES.glob("*.yaml")) for table in read_tables(path)]
+    held_out = [table for table in tables if table.is_held_out]
+    yield from (e for e in make_table_examples(held_out, random.Random(options.seed)) if "rows" in e)
+    typed, pairs = read_held_out()
+    yield from ({"text": text, "previous": None, "type": kind, "continues": None} for text, kind in typed)
+    for before, text, continues in pairs:
+        yield {"text": text, "previous": before, "type": None, "continues": continues}
+
+
 def main() -> None:
     """Make the examples, and write them in a mixed order."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -265,18 +308,11 @@ def main() -> None:
     parser.add_argument("--friends", type=Path)
     parser.add_argument("--squad", type=Path, nargs="*", default=[])
     parser.add_argument("--short-facts", type=float, default=0.25, help="the share of the short facts")
+    parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    maker, generator = Maker(options.seed), random.Random(options.seed)
-    examples = [*maker.from_weeks(options.candidates), *maker.from_dialogues(sorted(FOLDER.glob("dialogues/*.txt")))]
-    if options.friends:
-        examples += maker.from_friends(options.friends)
-    for path in options.squad:
-        examples += maker.from_squad(path)
-    examples += make_short_pairs(generator, options.short_facts)
-    weeks = {json.loads(line)["week"] for path in options.candidates for line in path.read_text().splitlines()}
-    examples += make_messages(sorted(FOLDER / "weeks" / f"{week}.yaml" for week in weeks), generator)
-    generator.shuffle(examples)
+    examples = list((make_held_out_examples if options.held_out else make_examples)(options))
+    random.Random(options.seed).shuffle(examples)
     with options.out.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(example) + "\n" for example in examples)
     kinds = Counter("rows" if "rows" in e else "pair" if "older" in e else "message" for e in examples)

@@ -1,18 +1,17 @@
-"""Train the reader on a CPU: relevance, answers, spans, replaced texts, and messages.
+"""Train the reader: relevance, answers, spans, replaced texts, and messages. It needs torch and numpy only.
 
-    python -m training.train_reader GRAPH.onnx EXAMPLES.jsonl OUT.npz --seconds 600
+    python -m training.train_reader PACKED.npz OUT.npz --dev DEV.npz --epochs 4
+    python -m training.train_reader PACKED.npz OUT.npz --dev DEV.npz --epochs 1 --frozen 3     # minutes on a CPU
 
-GRAPH.onnx is the reader of the package or a reranker with one logit: the training begins with its weights.
-EXAMPLES.jsonl is what training/reader_data.py writes. `--seconds` of CPU time are used, whatever else the machine does.
-The lower layers stay as they are (training/reader_model.py). With `--teacher`, a cross-encoder for replaced texts, the
-reader also learns what that one says about them.
+PACKED.npz and DEV.npz are what training/reader_tokens.py writes; the weights to begin with are in the first one. A
+GPU is used if there is one. An epoch is one pass over the questions, with as many batches of the other examples. After
+each epoch it prints figures of DEV.npz, which is not trained on.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import random
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,198 +23,237 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from rem.search.models.files import SessionWithWords, load_session, load_words
-from rem.search.reader import MESSAGE_HEAD, PAIR_HEAD, MessageType, join_replaced
-from training.load_weights import unpack_graph
-from training.reader_data import Example
-from training.reader_model import Input, ReaderModel, Tokens, pad, save
+from training.reader_model import ReaderModel, save
 
-ROWS_PER_STEP, PAIRS_PER_STEP, MESSAGES_PER_STEP = 8, 8, 14
-PARTS_PER_STEP = 3
-LISTWISE_WEIGHT, SPAN_WEIGHT, REPLACED_WEIGHT, MESSAGE_WEIGHT = 0.5, 0.5, 0.7, 0.5
-RELEVANCE_WEIGHT = 0.5
-WARM_UP_STEPS, DECAY_SHARE = 25, 0.4
+QUESTIONS, PAIRS, MESSAGES = 24, 2, 24
+"""The examples of one step."""
+PARTS_PER_STEP = 4
+LISTWISE_WEIGHT, SPAN_WEIGHT, REPLACED_WEIGHT, MESSAGE_WEIGHT, RELEVANCE_WEIGHT = 0.5, 0.5, 0.7, 0.5, 0.5
+WARM_UP_STEPS = 50
 HEAD_RATE = 1e-3
-STEPS_PER_SAVE = 200
-RELEVANCE, ANSWERS, REPLACES = range(len(PAIR_HEAD))
-CONTINUES = len(MESSAGE_HEAD) - 1
-TYPES = [str(kind) for kind in MessageType]
+DEV_BATCH = 256
+RELEVANCE, ANSWERS, REPLACES = range(3)
 
 
-class Teacher:
-    """Says of pairs whether the newer text replaces the older one, with an int8 graph of one logit."""
+class Packed:
+    """The tokens and labels of examples: rows of questions first, then pairs of texts, then messages."""
 
-    def __init__(self, graph: Path) -> None:
-        self._session = SessionWithWords(load_session(str(graph)), load_words())
+    def __init__(self, path: Path) -> None:
+        arrays = dict(np.load(path))
+        self.start = {k.removeprefix("start."): v for k, v in arrays.items() if k.startswith("start.")}
+        self.heads = dict(zip(("pair", "span", "message"), map(int, arrays["heads"]), strict=True))
+        self._ids, self._first = arrays["ids"], arrays["first"]
+        self._ends = np.concatenate([[0], arrays["ends"]])
+        self.labels = arrays["labels"].astype(np.int64)
+        self.row_ends = np.concatenate([[0], np.cumsum(arrays["sizes"])])
+        self.replaced, self.types, self.continues = arrays["replaced"], arrays["types"], arrays["continues"]
+        self.first_pair = len(self.labels)
+        self.first_message = self.first_pair + len(self.replaced)
 
-    def shares(self, inputs: Sequence[Input]) -> Tensor:
-        """Return how sure the teacher is of each pair, from 0 to 1."""
-        ids, kinds, mask = pad(inputs)
-        feed = {"input_ids": ids, "token_type_ids": kinds, "attention_mask": mask}
-        return torch.sigmoid(torch.from_numpy(self._session.run(["logits"], feed)[0]))
+    def length(self, place: int) -> int:
+        """Return the number of tokens of an input."""
+        return int(self._ends[place + 1] - self._ends[place])
+
+    def pad(self, places: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the tokens of inputs, their types, and which of them are real."""
+        length = -(-max(map(self.length, places)) // 8) * 8
+        ids, kinds, mask = (np.zeros((len(places), length), dtype=np.int64) for _ in range(3))
+        for row, place in enumerate(places):
+            size = self.length(place)
+            ids[row, :size] = self._ids[self._ends[place] : self._ends[place + 1]]
+            kinds[row, self._first[place] : size] = 1
+            mask[row, :size] = 1
+        ids_, kinds_, mask_ = (torch.from_numpy(array).to(device) for array in (ids, kinds, mask))
+        return ids_, kinds_, mask_
 
 
 class Trainer:
     """Computes the losses of a batch of examples."""
 
-    def __init__(self, model: ReaderModel, teacher: Teacher | None) -> None:
-        self.model = model
-        self.teacher = teacher
-        self.tokens = Tokens()
+    def __init__(self, model: ReaderModel, packed: Packed, device: torch.device) -> None:
+        self.model, self.packed, self.device = model, packed, device
         self.losses: Counter[str] = Counter()
 
-    def compute_loss(self, rows: Sequence[Example], pairs: Sequence[Example], messages: Sequence[Example]) -> Tensor:
+    def compute_loss(self, questions: Sequence[int], pairs: Sequence[int], messages: Sequence[int]) -> Tensor:
         """Return the loss of some examples of each kind."""
-        flat = [row for example in rows for row in example["rows"]]
-        inputs = [self.tokens.join(e["ask"], row[0]) for e in rows for row in e["rows"]]
-        inputs += [self.tokens.join(e["ask"], join_replaced(e["newer"], e["older"])) for e in pairs]
-        inputs += [self.tokens.join(e["text"], e["previous"]) for e in messages]
-        pair, spans, message = self._run(inputs)
-        losses = self._losses_of_rows(rows, flat, inputs, pair, spans)
-        replaced = torch.tensor([float(e["replaces"]) for e in pairs])
-        compared = slice(len(flat), len(flat) + len(pairs))
-        if self.teacher is not None:
-            replaced = (replaced + self.teacher.shares(inputs[compared])) / 2
-        logits = pair[compared, REPLACES]
+        data = self.packed
+        rows = [row for q in questions for row in range(data.row_ends[q], data.row_ends[q + 1])]
+        sizes = [int(data.row_ends[q + 1] - data.row_ends[q]) for q in questions]
+        places = [*rows, *(data.first_pair + n for n in pairs), *(data.first_message + n for n in messages)]
+        pair, spans, message = self.run(places)
+        losses = self._losses_of_rows(data.labels[rows], sizes, pair[: len(rows)], spans)
+        replaced = torch.tensor(data.replaced[list(pairs)], device=self.device)
+        logits = pair[len(rows) : len(rows) + len(pairs), REPLACES]
         losses["replaced"] = REPLACED_WEIGHT * functional.binary_cross_entropy_with_logits(logits, replaced)
-        losses |= _losses_of_messages(messages, message[compared.stop :])
+        losses |= self._losses_of_messages(list(messages), message[len(rows) + len(pairs) :])
         for name, loss in losses.items():
             self.losses[name] += float(loss.detach())  # type: ignore[assignment]
         return torch.stack(list(losses.values())).sum()
 
-    def _run(self, inputs: Sequence[Input]) -> tuple[Tensor, list[Tensor], Tensor]:
+    def run(self, places: Sequence[int]) -> tuple[Tensor, list[Tensor], Tensor]:
         """Return the outputs of all inputs, in their order. Those of similar length share a batch."""
-        order = sorted(range(len(inputs)), key=lambda i: len(inputs[i].ids))
+        order = sorted(range(len(places)), key=lambda i: self.packed.length(places[i]))
         size = -(-len(order) // PARTS_PER_STEP)
-        pair: list[Any] = [None] * len(inputs)
+        pair: list[Any] = [None] * len(places)
         spans, message = list(pair), list(pair)
-        for part in _batched(order, size):
-            with torch.autocast("cpu", torch.bfloat16):
-                outputs = self.model([inputs[i] for i in part])
-            for row, i in enumerate(part):
-                pair[i], spans[i], message[i] = (output[row] for output in outputs)
+        # Inside one context the weights are converted once for all parts.
+        with torch.autocast(self.device.type, torch.bfloat16):
+            for start in range(0, len(order), size):
+                part = order[start : start + size]
+                outputs = self.model(*self.packed.pad([places[i] for i in part], self.device))
+                for row, i in enumerate(part):
+                    pair[i], spans[i], message[i] = (output[row] for output in outputs)
         return torch.stack(pair), spans, torch.stack(message)
 
     def _losses_of_rows(
-        self,
-        rows: Sequence[Example],
-        flat: Sequence[list[Any]],
-        inputs: Sequence[Input],
-        pair: Tensor,
-        spans: list[Tensor],
+        self, found: np.ndarray, sizes: Sequence[int], logits: Tensor, spans: Sequence[Tensor]
     ) -> dict[str, Tensor]:
-        labels = torch.tensor([float(row[1]) for row in flat])
-        known = torch.tensor([bool(row[4]) for row in flat])
-        logits = pair[: len(flat)]
+        labels, known = (torch.tensor(found[:, column], device=self.device) for column in (0, 1))
         bce = functional.binary_cross_entropy_with_logits
+        is_known = known.bool()
         losses = {
-            "relevance": RELEVANCE_WEIGHT * bce(logits[known, RELEVANCE], labels[known]),
-            "answers": bce(logits[:, ANSWERS], labels),
+            "relevance": RELEVANCE_WEIGHT * bce(logits[is_known, RELEVANCE], labels[is_known].float()),
+            "answers": bce(logits[:, ANSWERS], labels.float()),
         }
         listwise, start = [], 0
-        for example in rows:
-            part = slice(start, start + len(example["rows"]))
-            start = part.stop
+        for size in sizes:
+            part, start = slice(start, start + size), start + size
             right = labels[part] > 0
-            if right.any() and not right.all():
-                found = logits[part, RELEVANCE]
-                listwise.append(torch.logsumexp(found, 0) - torch.logsumexp(found[right], 0))
+            if 0 < found[part, 0].sum() < size:
+                relevant = logits[part, RELEVANCE]
+                listwise.append(torch.logsumexp(relevant, 0) - torch.logsumexp(relevant[right], 0))
         if listwise:
             losses["listwise"] = LISTWISE_WEIGHT * torch.stack(listwise).mean()
         marked = []
-        for place, (_, label, first, last, _) in enumerate(flat):
-            span = inputs[place].find_span(first, last) if label and first is not None else None
-            if span is not None:
+        for place, (label, _, first, last) in enumerate(found):
+            if label and first >= 0:
                 shares = torch.log_softmax(spans[place], 0)
-                marked.append(-(shares[span[0], 0] + shares[span[1], 1]) / 2)
+                marked.append(-(shares[first, 0] + shares[last, 1]) / 2)
         if marked:
             losses["span"] = SPAN_WEIGHT * torch.stack(marked).mean()
         return losses
 
-
-def _losses_of_messages(messages: Sequence[Example], logits: Tensor) -> dict[str, Tensor]:
-    typed = [place for place, e in enumerate(messages) if e["type"] is not None]
-    told = [place for place, e in enumerate(messages) if e["continues"] is not None]
-    losses = {}
-    if typed:
-        kinds = torch.tensor([TYPES.index(messages[place]["type"]) for place in typed])
-        losses["type"] = MESSAGE_WEIGHT * functional.cross_entropy(logits[typed, :CONTINUES], kinds)
-    if told:
-        continues = torch.tensor([float(messages[place]["continues"]) for place in told])
-        found = logits[told, CONTINUES]
-        losses["continues"] = MESSAGE_WEIGHT * functional.binary_cross_entropy_with_logits(found, continues)
-    return losses
-
-
-def _batched(order: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    return (order[start : start + size] for start in range(0, len(order), size))
+    def _losses_of_messages(self, messages: list[int], logits: Tensor) -> dict[str, Tensor]:
+        types, continues = (
+            torch.tensor(array[messages].astype(np.int64), device=self.device)
+            for array in (self.packed.types, self.packed.continues)
+        )
+        losses = {}
+        if (types >= 0).any():
+            found = logits[types >= 0, :-1]
+            losses["type"] = MESSAGE_WEIGHT * functional.cross_entropy(found, types[types >= 0])
+        if (continues >= 0).any():
+            found = logits[continues >= 0, -1]
+            wanted = continues[continues >= 0].float()
+            losses["continues"] = MESSAGE_WEIGHT * functional.binary_cross_entropy_with_logits(found, wanted)
+        return losses
 
 
-def _repeat(examples: list[Example], size: int, generator: random.Random) -> Iterator[list[Example]]:
+def _repeat(count: int, size: int, generator: np.random.Generator) -> Iterator[list[int]]:
     """Yield batches for ever, in a new order each time that all were seen."""
     while True:
-        order = generator.sample(examples, len(examples))
-        yield from (order[start : start + size] for start in range(0, len(order) - size + 1, size))
+        order = generator.permutation(count)
+        yield from (order[start : start + size].tolist() for start in range(0, count - size + 1, size))
 
 
-def train(
-    model: ReaderModel, weights: dict[str, np.ndarray], examples: list[Example], options: argparse.Namespace
-) -> None:
-    """Train the upper layers and the heads for some seconds of CPU time."""
-    generator = random.Random(options.seed)
-    trainer = Trainer(model, Teacher(options.teacher) if options.teacher else None)
+def train(trainer: Trainer, dev: Packed | None, options: argparse.Namespace) -> None:
+    """Train for some epochs. The rate rises at the start and falls to zero along a cosine."""
+    model, data = trainer.model, trainer.packed
+    generator = np.random.default_rng(options.seed)
+    questions = len(data.row_ends) - 1
     parts = [
-        _repeat([e for e in examples if key in e], size, generator)
-        for key, size in (("rows", ROWS_PER_STEP), ("older", PAIRS_PER_STEP), ("previous", MESSAGES_PER_STEP))
+        _repeat(count, size, generator)
+        for count, size in ((questions, QUESTIONS), (len(data.replaced), PAIRS), (len(data.types), MESSAGES))
     ]
     layers = [p for p in model.encoder.layers.parameters() if p.requires_grad]
     groups = [{"params": layers, "lr": options.rate}, {"params": list(model.heads.parameters()), "lr": HEAD_RATE}]
     optimizer = torch.optim.AdamW(groups, weight_decay=0.01)
     rates = [group["lr"] for group in groups]
-    started, begun, step = time.process_time(), time.monotonic(), 0
-    while True:
-        used = (time.process_time() - started) / options.seconds
-        share = max(used, (time.monotonic() - begun) / (60 * options.minutes))
-        if share >= 1:
+    steps = int(questions // QUESTIONS * options.epochs)
+    started = time.monotonic()
+    for step in range(steps):
+        done = max(step / steps, (time.monotonic() - started) / (60 * options.minutes))
+        if done >= 1:
+            print(f"out of time after {step} of {steps} steps", flush=True)
             break
+        share = min(1.0, (step + 1) / WARM_UP_STEPS) * (0.01 + 0.99 * (1 + math.cos(math.pi * done)) / 2)
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
-            group["lr"] = rate * min(1.0, (step + 1) / WARM_UP_STEPS) * min(1.0, (1 - share) / DECAY_SHARE + 0.01)
+            group["lr"] = rate * share
         loss = trainer.compute_loss(*map(next, parts))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_([*layers, *model.heads.parameters()], 1.0)
         optimizer.step()
-        step += 1
-        if step % 50 == 0:
-            shown = {name: round(total / 50, 3) for name, total in trainer.losses.items()}
-            print(f"step {step}, {share:.0%} of the time: {shown}", flush=True)
+        if (step + 1) % (questions // QUESTIONS) == 0 or step + 1 == steps:
+            shown = {name: round(total / (questions // QUESTIONS), 3) for name, total in trainer.losses.items()}
             trainer.losses.clear()
-        if step % STEPS_PER_SAVE == 0:
-            save(options.out, weights, model)
-    print(f"{step} steps")
+            print(f"step {step + 1} of {steps}: {shown}", flush=True)
+            if dev is not None:
+                figures = measure(model, dev)
+                print("  " + ", ".join(f"{name} {value:.4f}" for name, value in figures.items()), flush=True)
+                model.train()
+
+
+def measure(model: ReaderModel, dev: Packed) -> dict[str, float]:
+    """Return figures of examples that are not trained on."""
+    model.eval()
+    device = next(model.parameters()).device
+    trainer = Trainer(model, dev, device)
+    total = dev.first_message + len(dev.types)
+    with torch.no_grad():
+        outputs = [trainer.run(range(i, min(i + DEV_BATCH, total))) for i in range(0, total, DEV_BATCH)]
+    pair = torch.cat([output[0] for output in outputs]).cpu().numpy()
+    spans = [span.cpu().numpy() for output in outputs for span in output[1]]
+    message = torch.cat([output[2] for output in outputs]).cpu().numpy()[dev.first_message :]
+    labels = dev.labels
+    best, asked = 0, 0
+    for start, end in zip(dev.row_ends, dev.row_ends[1:], strict=False):
+        if 0 < labels[start:end, 0].sum() < end - start:
+            asked += 1
+            best += labels[start + pair[start:end, RELEVANCE].argmax(), 0]
+    marked = [place for place, (label, _, first, _) in enumerate(labels) if label and first >= 0]
+    hits = [spans[place][:, 0].argmax() == labels[place, 2] for place in marked]
+    types, continues = dev.types >= 0, dev.continues >= 0
+    replaced = pair[dev.first_pair : dev.first_message, REPLACES]
+    return {
+        "best row": best / max(asked, 1),
+        "answers": auroc(pair[: len(labels), ANSWERS], labels[:, 0] > 0),
+        "span start": float(np.mean(hits)),
+        "replaced": auroc(replaced, dev.replaced > 0.5),
+        "type": float(np.mean(message[types, :-1].argmax(1) == dev.types[types])),
+        "continues": float(np.mean((message[continues, -1] > 0) == dev.continues[continues])),
+    }
+
+
+def auroc(scores: np.ndarray, is_right: np.ndarray) -> float:
+    """Return how often a right one is above a wrong one."""
+    ranks = np.argsort(np.argsort(scores))
+    count = int(is_right.sum())
+    return float((ranks[is_right].sum() - count * (count - 1) / 2) / max(1, count * (len(scores) - count)))
 
 
 def main() -> None:
     """Train and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("graph", type=Path)
-    parser.add_argument("examples", type=Path)
+    parser.add_argument("packed", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--minutes", type=float, default=600.0, help="end earlier after so much time")
+    parser.add_argument("--dev", type=Path)
+    parser.add_argument("--epochs", type=float, default=4.0)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="end after so many, with the rate at zero")
     parser.add_argument("--rate", type=float, default=1e-4)
     parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--teacher", type=Path)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--frozen", type=int, default=0, help="the number of layers that stay as they are")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(options.seed)
-    weights = unpack_graph(options.graph)
-    model = ReaderModel(weights, dropout=options.dropout).train()
-    examples = [json.loads(line) for line in options.examples.read_text(encoding="utf-8").splitlines()]
-    train(model, weights, examples, options)
-    save(options.out, weights, model)
+    packed = Packed(options.packed)
+    dev = Packed(options.dev) if options.dev else None
+    model = ReaderModel(packed.start, packed.heads, dropout=options.dropout, frozen=options.frozen).to(device).train()
+    started = time.monotonic()
+    train(Trainer(model, packed, device), dev, options)
+    save(options.out, packed.start, model)
+    print(f"{time.monotonic() - started:.0f} s on {device}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m training.week_candidates OUT.jsonl WEEK.yaml …
 
-One line for each question: its text, its answers, and the rows with their search scores. The reader learns to choose
-among them (training/reader_data.py).
+One line for each question, also for those of training/weeks/more: its text, its answers, and the rows with their search
+scores. The reader learns to choose among them (training/reader_data.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from bench.quality.temporary_server import prepare_schema, temporary_server
-from bench.quality.week.data import Week, WeekQuestion, WeekSession, read_week
+from bench.quality.week.data import WeekQuestion, WeekSession, read_week
 from bench.quality.week.run import WeekRun
 
 from rem.app import Rem
@@ -25,6 +25,7 @@ from rem.models import Role
 from rem.query.tree import Search
 from rem.sessions.message import NewMessage
 from rem.settings import Settings, get_settings
+from training.week_questions import MoreQuestion, read_week_questions
 
 LIMIT = 24
 MIN_SIMILARITY = 0.2
@@ -33,7 +34,7 @@ MIN_SIMILARITY = 0.2
 class CandidateRun(WeekRun):
     """Lives through a week without asking, and collects the candidates of all questions at its end."""
 
-    async def collect(self) -> list[dict[str, Any]]:
+    async def collect(self, more: list[MoreQuestion]) -> list[dict[str, Any]]:
         """Return the questions with their candidates."""
         said: dict[str, WeekSession] = {}
         for day in range(1, self._week.last_day + 1):
@@ -44,7 +45,8 @@ class CandidateRun(WeekRun):
                 await self._move_session(session_id, day, time.fromisoformat(session.at))
         await self._rem.for_user(self._scope).index()
         known = self._week.list_known_questions(self._week.last_day)
-        return [await self._find_candidates(question, said) for question in known]
+        questions: list[WeekQuestion | MoreQuestion] = [*known, *more]
+        return [await self._find_candidates(question, said) for question in questions]
 
     async def _store(self, session: WeekSession) -> str:
         memory = self._rem.for_user(self._scope).sessions
@@ -54,23 +56,29 @@ class CandidateRun(WeekRun):
             await memory.append(UUID(str(session_id)), [NewMessage(role=Role.USER, content=message.text)])
         return str(session_id)
 
-    async def _find_candidates(self, question: WeekQuestion, said: dict[str, WeekSession]) -> dict[str, Any]:
-        query = Search(question.ask, limit=LIMIT, min_similarity=MIN_SIMILARITY)
+    async def _find_candidates(
+        self, question: WeekQuestion | MoreQuestion, said: dict[str, WeekSession]
+    ) -> dict[str, Any]:
+        ask = question.ask if isinstance(question, WeekQuestion) else question.whole
+        query = Search(ask, limit=LIMIT, min_similarity=MIN_SIMILARITY)
         result = await self._rem.for_user(self._scope).query(query)
         described = (_describe(question, row, said) for row in result.list_rows())
         return {
             "week": self._week.name,
             "group": question.group,
-            "ask": question.ask,
+            "ask": ask,
             "answer": question.answer,
-            "outdated": question.outdated,
+            "outdated": question.outdated if isinstance(question, WeekQuestion) else [],
             "rows": [row for row in described if row["text"]],
         }
 
 
-def _describe(question: WeekQuestion, row: dict[str, Any], said: dict[str, WeekSession]) -> dict[str, Any]:
+def _describe(
+    question: WeekQuestion | MoreQuestion, row: dict[str, Any], said: dict[str, WeekSession]
+) -> dict[str, Any]:
     record, text = row["record"], ((row.get("passage") or {}).get("text") or "").strip()
     session, place = said.get(str(record.get("session_id"))), record.get("message_index")
+    is_outdated = isinstance(question, WeekQuestion) and question.is_outdated_in(text)
     source = session.id if session else str(record.get("name")).split("/", 1)[-1].split("#")[0]
     return {
         "text": text,
@@ -82,19 +90,22 @@ def _describe(question: WeekQuestion, row: dict[str, Any], said: dict[str, WeekS
         "score": row["score"],
         "similarity": row.get("similarity"),
         "is_source": source == question.source,
-        "answers": question.is_answered_by(text) and not question.is_outdated_in(text),
-        "is_outdated": question.is_outdated_in(text),
+        "answers": question.is_answered_by(text) and not is_outdated,
+        "is_outdated": is_outdated,
     }
 
 
-async def export(settings: Settings, weeks: list[Week], out: Path) -> None:
+async def export(settings: Settings, weeks: list[Path], out: Path) -> None:
     """Write the candidates of all questions of some weeks, each in a tenant of its own."""
     await prepare_schema(settings)
     async with Rem.open(settings) as rem:
         with out.open("w", encoding="utf-8") as file:
-            for week in weeks:
+            for path in weeks:
+                week = read_week(path)
+                more = path.parent / "more" / path.name
                 tenant = f"train-{week.name}-{uuid4().hex[:6]}"
-                collected = await CandidateRun(rem, settings, week, tenant=tenant, on_stage=lambda *_: None).collect()
+                run = CandidateRun(rem, week, tenant=tenant, on_stage=lambda *_: None)
+                collected = await run.collect(read_week_questions(more) if more.exists() else [])
                 file.writelines(json.dumps(item, default=str) + "\n" for item in collected)
                 found = sum(any(row["answers"] for row in item["rows"]) for item in collected)
                 print(f"{week.name}: {len(collected)} questions, {found} with their answer among the candidates")
@@ -106,9 +117,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("weeks", type=Path, nargs="+")
     options = parser.parse_args()
-    weeks = [read_week(path) for path in options.weeks]
     with temporary_server(get_settings(), print) as settings:
-        asyncio.run(export(settings, weeks, options.out))
+        asyncio.run(export(settings, options.weeks, options.out))
 
 
 if __name__ == "__main__":
