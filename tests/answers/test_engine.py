@@ -82,15 +82,16 @@ async def test_relative_time_is_resolved_by_the_date_of_the_message(rem: Rem) ->
     assert "last Friday (13 Nov 2026)" in (await ask(rem, "When did the piano tuner come?")).text
 
 
-async def test_replaced_statement_comes_second_and_says_when_it_was_replaced(rem: Rem) -> None:
+async def test_replaced_statement_comes_second_and_says_what_replaced_it(rem: Rem) -> None:
     await say(rem, "The dentist appointment is on Monday at 3 pm.", at=NOW - timedelta(days=2))
     await say(rem, "The dentist appointment was moved, it is on Friday at 10 am now.", at=NOW)
     answer = await ask(rem, "When is the dentist appointment?")
     first, second = answer.text.splitlines()[:2]
     assert "Friday" in first
-    assert "Monday" in second
-    assert "18 Nov 2026" in second
-    old = next(hit for hit in answer.hits if "Monday" in hit.shown_text)
+    assert "16 Nov 2026" in second
+    assert "Monday" not in answer.text
+    old = answer.hits[1]
+    assert "Monday" in old.shown_text
     assert old.replaced_by is not None
     assert old.replaced_by.key == answer.hits[0].key
 
@@ -190,7 +191,7 @@ async def test_csv_file_is_counted_by_its_name_and_quoted_by_rows(rem: Rem, tmp_
         "Name,Room,Nights,Arrives\nTom,214,3,2026-12-04\nMarta,215,2,2026-12-05\nInes,301,5,2026-12-04\n"
     )
     await rem.for_user(USER).ingest(tmp_path / "lodgers.csv")
-    assert (await ask(rem, "How many lodgers are there?")).text.startswith("3: Tom, Marta, Ines (")
+    assert "3: Tom, Marta, Ines (lodgers" in (await ask(rem, "How many lodgers are there?")).text
     found = await ask(rem, "Marta's nights in room 215 with us")
     assert found.quote is not None
     assert found.quote.text == "Name: Marta; Room: 215; Nights: 2; Arrives: 2026-12-05"

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from rem.answers.tables import AskedRow, AskedTable, match_rows
+from rem.answers.tables import AskedRow
 from rem.dreams.claims import ClaimSource, RowRef
 from rem.dreams.profiles.self_statements import extract_self_statements
 from rem.forget.name_matcher import NameMatcher
@@ -150,8 +150,7 @@ def find_readers() -> Iterator[Reader]:
                 is_public = is_function and function.__module__ == module.__name__ and function.__name__[0] != "_"
                 if is_public and (call := _make_call(function)):
                     yield Reader(f"{module.__name__}.{function.__name__}", call)
-    yield Reader("match_rows", lambda text: match_rows("Who is Ada?", AskedTable(text, [AskedRow([text], [text])])))
-    yield Reader("match_rows, question", lambda text: match_rows(text, AskedTable("a", [AskedRow(["b"], ["c"])])))
+    yield Reader("AskedRow.write", lambda text: AskedRow([text], [text, text]).write())
     yield Reader("NameMatcher.excerpt", NameMatcher(["Ada Lin", "ada-lin"]).excerpt)
     source = ClaimSource(RowRef("messages", UUID(int=1)), "message")
     yield Reader("extract_self_statements", lambda text: extract_self_statements([(text, NOW, source)]))

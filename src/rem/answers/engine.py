@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from loguru import logger
 
 from rem.answers.evidence import ReadHit, ReadResult, TableAnswer
-from rem.answers.hops import find_second_hop
+from rem.answers.hops import Read, find_second_hop
 from rem.answers.queries import (
     MAX_QUESTION_CHARS,
     UNNAMED_TABLES,
@@ -19,12 +20,12 @@ from rem.answers.queries import (
     is_explicit_key,
     parse_as_query,
 )
-from rem.answers.records import find_tables
-from rem.answers.replaced import mark_replaced
+from rem.answers.records import find_tables, read_tables
+from rem.answers.replaced import is_row_replaced, mark_replaced
 from rem.answers.row_texts import load_row_texts
 from rem.answers.sources import unwrap_lines
-from rem.answers.tables import answer_from_table, describe_row
-from rem.answers.wording import POSSIBLE, SURE, write_answer, write_named, write_result
+from rem.answers.tables import TableReading, answer_from_table
+from rem.answers.wording import SURE, write_answer, write_named, write_result
 from rem.errors import RerankerError
 from rem.models.message import MessageKind
 from rem.models.resource import REMEMBERED_ORIGIN
@@ -35,6 +36,7 @@ from rem.query.tree import Fuzzy, Search
 from rem.search.confidence import RELEVANCE_WEIGHT, estimate_confidence
 from rem.search.identifiers import find_identifiers
 from rem.search.reader import QUESTION_TYPES, MessageReading, MessageType, RowReading, RowText
+from rem.search.spelling import correct_spelling
 from rem.text import find_sentence_spans, fold_text
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ MAX_READ_CHARS = 7_200
 PERIOD_BONUS = 0.2
 """Added to the score of a row of the time that the question names."""
 MAX_PERIOD_ROWS = 10
+COMPUTED_TYPES = (MessageType.COUNT, MessageType.SUM, MessageType.MAXIMUM, MessageType.MINIMUM)
+UNCLAIMED = 0.2
+"""The highest confidence of a row that is not the computed answer: it is shown as the nearest."""
 MIN_CONTINUED = 0.3
 """A message that continues the last one less likely is searched by itself only."""
 
@@ -136,22 +141,24 @@ class AnswerEngine:
 
     async def _find_evidence(self, text: str, previous: str, message: MessageReading) -> ReadResult:
         """Return the surest evidence: of the text alone, after the question before it, or by a second hop."""
-        evidence = await self._read(text, text)
+        read = partial(self._read, said=text)
+        text = await correct_spelling(self._store, text)
+        evidence = await read(text, text)
         if previous and message.continues >= MIN_CONTINUED:
-            evidence = max(evidence, await self._follow_up(previous, text), key=lambda item: item.confidence)
+            evidence = max(evidence, await self._follow_up(previous, text, read), key=lambda item: item.confidence)
         if evidence.confidence < SURE:
-            second = await find_second_hop(evidence, self._read)
+            second = await find_second_hop(evidence, read)
             evidence = evidence if second is None or second.confidence <= evidence.confidence else second
         evidence = await self._read_changes(evidence)
         kind = max(QUESTION_TYPES, key=lambda kind: message.types.get(kind, 0.0))
-        return replace(evidence, kind=kind, table=await self._read_tables(text, kind, evidence))
+        return await self._read_tables(text, replace(evidence, kind=kind))
 
-    async def _read(self, question: str, text: str) -> ReadResult:
-        """Search for a question and read the best rows. Copies of `text`, the message itself, are no evidence."""
+    async def _read(self, question: str, text: str, said: str) -> ReadResult:
+        """Search for a question and read the best rows for `text`. Copies of `said`, the message, are no evidence."""
         period = find_time_phrase(text, self._executor.now)
         found = await self._search(question, period)
         hits = [hit for hit in found.hits if found.asks_assistant or not hit.is_from_assistant]
-        read, notes = await self._read_hits(text, _limit_length(_keep_evidence(hits, text)))
+        read, notes = await self._read_hits(text, _limit_length(_keep_evidence(hits, said)))
         read.sort(key=lambda item: -self._rank(item, period))
         return ReadResult(
             question,
@@ -162,22 +169,10 @@ class AnswerEngine:
             steps=found.steps,
         )
 
-    async def _follow_up(self, previous: str, text: str) -> ReadResult:
-        """Return the evidence for a text after the question before it.
-
-        The words of both find the rows. What counts is what the text adds: the answer to the question before it would
-        be the best one again.
-        """
+    async def _follow_up(self, previous: str, text: str, read: Read) -> ReadResult:
+        """Return the evidence for a text after the question before it. The words of both find and read the rows."""
         question = f"{previous} {text}"
-        evidence = await self._read(question, text)
-        hits = [item.hit for item in evidence.read]
-        whole, _ = await self._read_hits(question, hits)
-        before, _ = await self._read_hits(previous, hits)
-        known = {item.hit.id: item.reading.relevance for item in before}
-        added = {item.hit.id: item.reading.relevance - known[item.hit.id] for item in whole}
-        read = [item.add_relevance(added.get(item.hit.id, 0.0)) for item in evidence.read]
-        read.sort(key=lambda item: -self._rank(item, None))
-        return replace(evidence, read=read, confidence=_estimate(text, read))
+        return await read(question, question)
 
     async def _search(self, question: str, period: Period | None) -> Result:
         """Return the hits for a question, after those of the time that it names."""
@@ -218,17 +213,24 @@ class AnswerEngine:
         )
         return (item.hit.score or 0.0) + self._weight * item.reading.relevance + (PERIOD_BONUS if is_inside else 0.0)
 
-    async def _read_tables(self, text: str, kind: MessageType, evidence: ReadResult) -> TableAnswer | None:
-        """Return what a table or list says for certain, or its row that answers in words; None if none does."""
-        tables = await find_tables(self._executor, self._store, text, [item.hit for item in evidence.read])
-        for table, hit in tables:
-            if answer := answer_from_table(text, kind, table):
-                return TableAnswer(answer, hit, is_certain=True)
-        if evidence.confidence < POSSIBLE:
-            return None
-        best = evidence.read[0]
-        rows = [describe_row(text, table, best.sentence) for table, hit in tables if hit.id == best.hit.id]
-        return next((TableAnswer(row, best.hit, is_certain=False) for row in rows if row), None)
+    async def _read_tables(self, text: str, evidence: ReadResult) -> ReadResult:
+        """Return the evidence with what the surest table or list says, if it is surer than the best text."""
+        if self._reader is None or not evidence.read:
+            return evidence
+        found = await find_tables(self._executor, self._store, text, [item.hit for item in evidence.read])
+        try:
+            readings = await read_tables(self._reader, text, evidence.kind, [table for table, _ in found])
+            answers = list(_list_table_answers(readings, [hit for _, hit in found], evidence))
+            evidence = _limit_computed(evidence, readings)
+            answer = max(answers, key=lambda answer: answer.confidence, default=None)
+            if answer is None or answer.confidence < evidence.confidence:
+                return evidence
+            hits = [item.hit for item in evidence.read]
+            is_replaced = await is_row_replaced(self._reader, text, answer.row, answer.hit, hits)
+        except RerankerError as error:
+            logger.warning("The reader failed, so no table is read: {}", error)
+            return evidence
+        return evidence if is_replaced else replace(evidence, table=answer)
 
     async def arrange(self, question: str, result: Result) -> Result:
         """Return a result with each newer hit before what it replaces. A replaced hit says what replaced it."""
@@ -246,6 +248,30 @@ class AnswerEngine:
         by_id = {item.hit.id: item for item in evidence.read}
         result = await self.arrange(evidence.question, Result("SEARCH", [item.hit for item in evidence.read]))
         return replace(evidence, read=[replace(by_id[hit.id], hit=hit) for hit in result.hits])
+
+
+def _limit_computed(evidence: ReadResult, readings: Sequence[TableReading]) -> ReadResult:
+    """Return the evidence without a claim if one row of a table would stand for a count, a sum or an extreme."""
+    is_row = any(reading.table.has_line(evidence.read[0].sentence) for reading in readings)
+    if evidence.kind not in COMPUTED_TYPES or not is_row:
+        return evidence
+    return replace(evidence, confidence=min(evidence.confidence, UNCLAIMED))
+
+
+def _list_table_answers(
+    readings: Sequence[TableReading], hits: Sequence[Hit], evidence: ReadResult
+) -> Iterator[TableAnswer]:
+    best = evidence.read[0]
+    for reading, hit in zip(readings, hits, strict=False):
+        text = answer_from_table(evidence.kind, reading)
+        if text is None:
+            continue
+        is_best_source = hit.id == best.hit.id
+        confidence = reading.estimate(is_best_source=is_best_source)
+        if is_best_source and reading.is_sure and reading.table.has_line(best.sentence):
+            # The best text is a row of this table, which says the same in words.
+            confidence = max(confidence, evidence.confidence)
+        yield TableAnswer(text, hit, reading.table.rows[reading.best].write()[0], confidence)
 
 
 def _keep_evidence(hits: Sequence[Hit], text: str) -> list[Hit]:

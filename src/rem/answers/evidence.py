@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rem.answers.sources import quote_sentence, widen_quote
@@ -19,10 +19,6 @@ class ReadHit:
     row: RowText
     """What the model read: the text with its title and the message before it."""
     reading: RowReading
-
-    def add_relevance(self, logit: float) -> ReadHit:
-        """Return the hit with more or less relevance."""
-        return replace(self, reading=replace(self.reading, relevance=self.reading.relevance + logit))
 
     @property
     def sentence(self) -> str:
@@ -46,9 +42,11 @@ class TableAnswer(NamedTuple):
 
     text: str
     hit: Hit
-    """The row that contains the table."""
-    is_certain: bool
-    """False if it is only the best row in words."""
+    """The note or message that contains the table."""
+    row: str
+    """The likeliest row of the table, as it was read."""
+    confidence: float
+    """How sure it is that this is the answer, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)

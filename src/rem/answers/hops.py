@@ -43,7 +43,8 @@ async def _list_names(evidence: ReadResult) -> list[tuple[ReadHit, str]]:
 
 async def _follow(evidence: ReadResult, first: ReadHit, name: str, read: Read) -> ReadResult | None:
     """Return the evidence of other rows about a name; None if no row has it."""
-    second = await read(f"{first.sentence} {evidence.question}", evidence.question)
+    question = f"{first.sentence} {evidence.question}"
+    second = await read(question, question)
     about = [item for item in _without(second, first) if fold_text(name) in _get_words(item)]
     if not about:
         return None

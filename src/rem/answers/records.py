@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from rem.answers.row_choice import choose_rows, estimate_table
 from rem.answers.sources import YOU, find_title
-from rem.answers.tables import AskedRow, AskedTable
+from rem.answers.tables import AskedRow, AskedTable, TableReading
 from rem.models import Entity, Message, Record, Resource
 from rem.models.results import Hit
 from rem.query.tree import Search
+from rem.search.reader import MessageType, RowReading, RowText
+from rem.text import FUNCTION_WORDS, split_words
 
 if TYPE_CHECKING:
+    from rem.answers.reading import AnswerReader
     from rem.db.store import Store
     from rem.knowledge.record_tables import RecordTable
     from rem.query.executor import QueryExecutor
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
 MAX_FOUND_RECORDS = 5
 MAX_SOURCE_ROWS = 3
 """Rows of an answer whose tables are read."""
+MAX_READ_ROWS = 48
+"""Rows of tables that are read for a question."""
+NOT_READ = RowReading(0.0, 0.4, (0, 0), (0, 0), 0.0)
+"""A very long row. Nothing is known about it, so that nothing is counted."""
 
 
 async def find_tables(
@@ -37,9 +45,40 @@ async def find_tables(
     return [(_to_table(table, source), source) for table, source in zip(tables, sources, strict=True)]
 
 
+async def read_tables(
+    reader: AnswerReader, question: str, kind: MessageType, tables: Sequence[AskedTable]
+) -> list[TableReading]:
+    """Return what the reader says about the rows of tables; of a long one, about those with words of the question."""
+    asked = frozenset(split_words(question)) - FUNCTION_WORDS
+    left, chosen = MAX_READ_ROWS, []
+    for table in tables:
+        rows = _choose_rows(table.rows, asked, left)
+        left -= len(rows)
+        if rows:
+            chosen.append(AskedTable(table.caption, rows, is_complete=len(rows) == len(table.rows)))
+    texts = [RowText(row.write()[0], table.caption) for table in chosen for row in table.rows]
+    found = iter(await reader.read(question, texts))
+    return [_to_reading(question, kind, table, [next(found, None) or NOT_READ for _ in table.rows]) for table in chosen]
+
+
+def _to_reading(question: str, kind: MessageType, table: AskedTable, readings: Sequence[RowReading]) -> TableReading:
+    texts = [row.write()[0] for row in table.rows]
+    shares = choose_rows(question, kind, texts, readings)
+    return TableReading(table, readings, shares, estimate_table(question, kind, table.caption, texts, readings))
+
+
+def _choose_rows(rows: Sequence[AskedRow], asked: frozenset[str], limit: int) -> Sequence[AskedRow]:
+    """Return at most so many rows in their order: those with most words of the question."""
+    if len(rows) <= limit:
+        return rows
+    common = [len(asked.intersection(split_words(" ".join(row.values)))) for row in rows]
+    best = sorted(range(len(rows)), key=lambda place: -common[place])[:limit]
+    return [rows[place] for place in sorted(best)]
+
+
 def _to_table(table: RecordTable, source: Hit) -> AskedTable:
     """Return a table with its caption. One without a caption, such as a CSV file, is about what its source is."""
-    rows = [AskedRow(list(map(str, row.headers)), list(map(str, row.values))) for row in table.rows]
+    rows = [AskedRow(list(map(str, row.headers)), list(map(str, row.values)), row.checked) for row in table.rows]
     title = find_title(source)
     return AskedTable(table.caption or ("" if title == YOU else title), rows)
 

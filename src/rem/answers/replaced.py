@@ -14,8 +14,8 @@ MAX_OLDER_ROWS, MAX_NEWER_ROWS = 5, 8
 MAX_PAIRS = 10
 """The model reads pairs of the best rows only: what comes first matters."""
 MAX_TEXT_CHARS = 400
-MIN_REPLACED = 0.5
-"""A right answer that is marked as replaced is worse than an old one that comes first."""
+MIN_REPLACED = 0.2
+"""Of 141 corrected questions of nine weeks 108 are right with it (.5: 104, never: 70), of 303 others 236 (235, 234)."""
 _REQUESTS = (MessageKind.QUESTION, MessageKind.COMMAND)
 Pair = tuple[int, int]
 """The places of an older and a newer row."""
@@ -28,6 +28,15 @@ async def mark_replaced(reader: AnswerReader, question: str, hits: Sequence[Hit]
     shares = await reader.find_replaced(question, texts) if pairs else ()
     found = {pair for pair, share in zip(pairs, shares, strict=True) if share >= MIN_REPLACED}
     return _reorder(hits, find_current_replacements(hits, found | set(_list_confirmed(hits))))
+
+
+async def is_row_replaced(reader: AnswerReader, question: str, row: str, source: Hit, hits: Sequence[Hit]) -> bool:
+    """Return whether one of the best hits replaces a row of a table, which is as old as its source."""
+    newer = [hit for hit in hits[:MAX_NEWER_ROWS] if _can_be_replaced(hit) and _get_time(hit) > _get_time(source)]
+    if not newer or not _can_be_replaced(source):
+        return False
+    shares = await reader.find_replaced(question, [(row[:MAX_TEXT_CHARS], _get_head(hit)) for hit in newer])
+    return max(shares) >= MIN_REPLACED
 
 
 def find_current_replacements(hits: Sequence[Hit], pairs: Collection[Pair]) -> Mapping[int, int]:

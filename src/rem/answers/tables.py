@@ -1,47 +1,32 @@
 """Answer from the rows of a table or a list: a cell in words, the matching rows, their number, a sum, an extreme.
 
-Rows are matched by the words of their cells. A question with a word that stands nowhere in the table, or with one that
-turns its meaning around, is not answered from it: its rows are shown instead, without a claim.
+The reader reads each row with the question (`row_choice.py` chooses among them), and which piece of it answers. Code
+counts, adds and compares. Where a row is neither clearly meant nor clearly not, nothing is counted or added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
 from rem.answers.sources import shorten, to_line
-from rem.search.reader import MessageType
-from rem.text import FUNCTION_WORDS, split_words
+from rem.search.reader import MessageType, RowReading
 
 MAX_LISTED = 20
 MAX_CELL_CHARS = 80
-MIN_STEM_CHARS = 3
-MAX_ENDING_CHARS = 3
-"""Two words with the same beginning and so short endings are forms of one word: guest, guests."""
-UNREAD_WORDS = frozenset(
-    [
-        "not",
-        "no",
-        "without",
-        "except",
-        "besides",
-        "but",
-        "other",
-        "than",
-        "over",
-        "under",
-        "above",
-        "below",
-        "before",
-        "after",
-        "between",
-        "since",
-        "until",
-        "or",
-    ]
-)
-"""A question with one of these is not about the rows that have its words, so that nothing is claimed."""
+MAX_READ_CELL_CHARS = 200
+MIN_ROW = 0.5
+"""A row that the question is less likely about is none of its rows."""
+MIN_GAP = 0.2
+"""Rows that count are at least so far from all others: a smaller gap leaves open what is to be counted or added."""
+MIN_EVERY_ROW = 0.4
+"""If the reader cannot tell the rows apart, and each is at least so likely, the question may be about all of them."""
+SURE_ROW = 0.6
+SAME_SOURCE, OTHER_SOURCE = 0.8, 0.4
+"""The factors of a table in the best row, and of another one."""
+_BOXES = {None: "", True: " (done)", False: " (not done)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +35,24 @@ class AskedRow:
 
     headers: Sequence[str]
     values: Sequence[str]
+    checked: bool | None = None
+    """Whether the box of an item is checked; None without a box."""
+
+    def write(self) -> tuple[str, list[tuple[int, int]]]:
+        """Return the row as the reader reads it, and where each of its cells stands."""
+        text, places = "", []
+        for place, value in enumerate(self.values):
+            header = self.headers[place] if place < len(self.headers) else ""
+            text += f"{'; ' if place else ''}{f'{header}: ' if header else ''}"
+            cell = value.strip()[:MAX_READ_CELL_CHARS] or "-"
+            places.append((len(text), len(text) + len(cell)))
+            text += cell
+        return text + _BOXES[self.checked], places
 
     @property
     def label(self) -> str:
         """What the row is called: its first cell."""
         return _show(self.values[0]) if self.values else ""
-
-    @property
-    def words(self) -> frozenset[str]:
-        """The words of all cells."""
-        return frozenset(word for value in self.values for word in split_words(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,82 +61,86 @@ class AskedTable:
 
     caption: str
     rows: Sequence[AskedRow]
-
-    @property
-    def headers(self) -> Sequence[str]:
-        """The names of the columns; empty for a list."""
-        return self.rows[0].headers if self.rows else ()
+    is_complete: bool = True
+    """False if only some of its rows are read, so that nothing is counted or added."""
 
     @property
     def is_fields(self) -> bool:
         """Whether each row is a line `key: value`, whose header is a key of its own."""
-        return any(row.headers != self.headers for row in self.rows)
+        return any(row.headers != self.rows[0].headers for row in self.rows)
 
-    def list_words(self, row: AskedRow) -> frozenset[str]:
-        """Return the words that tell a row from the others: those of its cells, and the key of a line `key: value`."""
-        return row.words.union(*map(split_words, row.headers)) if self.is_fields else row.words
+    def has_line(self, text: str) -> bool:
+        """Return whether a text has all cells of one of the rows."""
+        return any(all(value.strip() in text for value in row.values) for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
-class RowMatch:
-    """The rows of a table that a question is about."""
+class TableReading:
+    """What the reader says about the rows of a table, for one question."""
 
-    rows: Sequence[AskedRow]
-    columns: frozenset[int]
-    """The columns that the question names."""
-    unknown: int
-    """The number of words of the question that the table does not explain."""
-    is_named: bool
-    """Whether the question has a word of the first cell of the only row."""
-    is_turned: bool
-    """Whether a word such as "not" makes the question one about other rows."""
+    table: AskedTable
+    readings: Sequence[RowReading]
+    shares: Sequence[float]
+    """How sure it is that the question is about each row, from 0 to 1."""
+    confidence: float
+    """How sure it is that the table answers, from 0 to 1."""
+
+    def estimate(self, *, is_best_source: bool) -> float:
+        """Return how sure it is that the answer of the table is right, from 0 to 1."""
+        factor = SAME_SOURCE if is_best_source else OTHER_SOURCE
+        return factor * self.confidence * max(self.shares) ** 2
 
     @property
-    def is_certain(self) -> bool:
-        """Whether the table explains every word of the question."""
-        return not self.unknown and not self.is_turned
+    def rows(self) -> list[int]:
+        """The places of the rows that the question is about; the likeliest one, if no other is likely."""
+        if self._is_even:
+            return list(range(len(self.shares)))
+        return [place for place, share in enumerate(self.shares) if share >= MIN_ROW] or [self.best]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether every row was read, and the rows that count are far from the others, if there are others."""
+        return self.table.is_complete and (self._is_even or self._gap >= MIN_GAP)
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the reader tells the rows apart, or finds all of them likely."""
+        return self._gap >= MIN_GAP if min(self.shares) < SURE_ROW else True
+
+    @property
+    def _is_even(self) -> bool:
+        return min(self.shares) >= MIN_EVERY_ROW and max(self.shares) - min(self.shares) < MIN_GAP
+
+    @property
+    def _gap(self) -> float:
+        """How far the rows that count are from the others; 0 if none counts."""
+        counted = [share for share in self.shares if share >= MIN_ROW]
+        others = [share for share in self.shares if share < MIN_ROW]
+        return min(counted) - max(others, default=0.0) if counted else 0.0
+
+    @property
+    def best(self) -> int:
+        """The place of the row that the question is most likely about."""
+        return max(range(len(self.shares)), key=self.shares.__getitem__)
+
+    def count_columns(self, rows: Sequence[int]) -> Counter[int]:
+        """Return how many of these rows answer in each column."""
+        votes: Counter[int] = Counter()
+        for place in rows:
+            _, cells = self.table.rows[place].write()
+            start, end = self.readings[place].span
+            votes.update(column for column, (first, last) in enumerate(cells) if start < last and end > first)
+        return votes
+
+    def find_column(self, rows: Sequence[int]) -> int:
+        """Return the column in which most of these rows answer."""
+        votes = self.count_columns(rows)
+        return votes.most_common(1)[0][0] if votes else 0
 
 
-def answer_from_table(question: str, kind: MessageType, table: AskedTable) -> str | None:
-    """Return the answer that a table gives for certain, in words; None if it gives none."""
-    match = match_rows(question, table)
-    if not match.rows:
-        return None
-    answer = _ANSWERS.get(kind)
-    return answer(match, table) if answer is not None else None
-
-
-def describe_row(question: str, table: AskedTable, line: str) -> str | None:
-    """Return a line of a table in words, with the cells that a question names; None for other lines.
-
-    If the words of the question single out a row, it stands for whichever line of its table was read.
-    """
-    cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-    match = match_rows(question, table)
-    row = next((row for row in table.rows if row.headers and list(row.values) == cells), None)
-    is_single = len(match.rows) == 1 < len(table.rows) and not match.is_turned
-    if is_single and match.rows[0].headers and _is_line_of(table, line):
-        row = match.rows[0]
-    return None if row is None else describe_cells(row, sorted(match.columns))
-
-
-def match_rows(question: str, table: AskedTable) -> RowMatch:
-    """Return the rows that have all those words of the question that stand in cells, and not all over the table."""
-    # The "s" of "Tom's" is no word.
-    asked = [word for word in split_words(question) if word not in FUNCTION_WORDS and (len(word) > 1 or word.isdigit())]
-    named = frozenset(column for column, header in enumerate(table.headers) if _names_header(header, asked))
-    header_words = [word for column in named for word in split_words(table.headers[column])]
-    caption = split_words(table.caption)
-    rows: Sequence[AskedRow] = table.rows
-    unknown = []
-    for word in asked:
-        having = [row for row in table.rows if _has(table.list_words(row), word)]
-        if having:
-            rows = [row for row in rows if row in having] if len(having) < len(table.rows) else rows
-        elif not _has(caption, word) and not _has(header_words, word):
-            unknown.append(word)
-    is_named = len(rows) == 1 and any(_has(asked, word) for word in split_words(rows[0].label))
-    return RowMatch(rows, named, len(unknown), is_named, not UNREAD_WORDS.isdisjoint(split_words(question)))
+def answer_from_table(kind: MessageType, reading: TableReading) -> str | None:
+    """Return the answer that a table gives, in words; None if it gives none."""
+    return _ANSWERS.get(kind, _answer_fact)(reading)
 
 
 def describe_cells(row: AskedRow, columns: Sequence[int]) -> str:
@@ -159,92 +156,82 @@ def describe_cells(row: AskedRow, columns: Sequence[int]) -> str:
     )
 
 
-def _answer_fact(match: RowMatch, table: AskedTable) -> str | None:
-    """Return the asked cells of the one row that the question is about."""
-    asked = sorted(match.columns - {0})
-    if not match.is_certain or len(match.rows) != 1 or not asked or len(table.rows) < 2:
-        return None
-    return describe_cells(match.rows[0], asked)
+def _answer_fact(reading: TableReading) -> str:
+    """Return the cell that answers, in words."""
+    return describe_cells(reading.table.rows[reading.best], [reading.find_column([reading.best])])
 
 
-def _answer_list(match: RowMatch, table: AskedTable) -> str | None:
-    if not match.is_certain:
-        return None
-    # "Which room is Ines in?" names the row, and asks for its cell.
-    cells = _answer_fact(match, table) if match.is_named else None
-    return cells or _list_labels(match.rows)
+def _answer_list(reading: TableReading) -> str:
+    if len(reading.rows) == 1:
+        return _answer_fact(reading)
+    return _list_labels([reading.table.rows[place] for place in reading.rows])
 
 
-def _answer_count(match: RowMatch, table: AskedTable) -> str | None:
+def _answer_count(reading: TableReading) -> str | None:
     # Lines `key: value` are different things, which nobody counts.
-    if not match.is_certain or table.is_fields:
+    if reading.table.is_fields:
+        return _answer_fact(reading)
+    if not reading.is_clear:
         return None
-    of = "" if len(match.rows) == len(table.rows) else f" of {len(table.rows)}"
-    return f"{len(match.rows)}{of}: {_list_labels(match.rows)}"
+    rows, every = reading.rows, len(reading.readings)
+    of = "" if len(rows) == every else f" of {every}"
+    return f"{len(rows)}{of}: {_list_labels([reading.table.rows[place] for place in rows])}"
 
 
-def _answer_sum(match: RowMatch, _table: AskedTable) -> str | None:
-    found = _read_column(match)
+def _answer_sum(reading: TableReading) -> str | None:
+    found = _read_column(reading)
     if found is None:
         return None
-    column, numbers, unit = found
-    rows = list(zip(match.rows, numbers, strict=True))
-    if len(rows) > 2:
-        # A row with the sum of all others is the total that stands in the table already.
-        whole = sum(numbers)
-        rows = [pair for pair in rows if pair[1] * 2 != whole] or rows
-    total = sum(number for _, number in rows)
-    parts = ", ".join(f"{row.label} {_show(row.values[column])}" for row, _ in rows[:MAX_LISTED])
+    column, rows, numbers, unit = found
+    total = sum(numbers)
+    if len(rows) > 2 and any(number * 2 == total for number in numbers):
+        # One row is the sum of all others: it may be the total that stands in the table already.
+        return None
+    parts = ", ".join(f"{row.label} {_show(row.values[column])}" for row in rows[:MAX_LISTED])
     return f"{_format_number(total)}{f' {unit}' if unit else ''} together: {parts}"
 
 
-def _answer_extreme(match: RowMatch, choose: Callable[..., Decimal], word: str) -> str | None:
-    found = _read_column(match)
+def _answer_extreme(reading: TableReading, choose: Callable[..., Decimal], word: str) -> str | None:
+    found = _read_column(reading)
     if found is None:
         return None
-    column, numbers, _ = found
+    column, rows, numbers, _ = found
     extreme = choose(numbers)
-    rows = [row for row, number in zip(match.rows, numbers, strict=True) if number == extreme]
-    names = " and ".join(row.label for row in rows)
-    header = _lower(match.rows[0].headers[column])
-    return f"{names}: {_show(rows[0].values[column])} is the {word} {header} of {len(match.rows)}"
+    best = [row for row, number in zip(rows, numbers, strict=True) if number == extreme]
+    names = " and ".join(row.label for row in best)
+    header = _lower(rows[0].headers[column])
+    return f"{names}: {_show(best[0].values[column])} is the {word} {header} of {len(rows)}"
 
 
-_ANSWERS: Mapping[MessageType, Callable[[RowMatch, AskedTable], str | None]] = {
-    MessageType.FACT: _answer_fact,
-    MessageType.YES_NO: _answer_fact,
+_ANSWERS: Mapping[MessageType, Callable[[TableReading], str | None]] = {
     MessageType.LIST: _answer_list,
     MessageType.COUNT: _answer_count,
     MessageType.SUM: _answer_sum,
-    MessageType.MAXIMUM: lambda match, _table: _answer_extreme(match, max, "highest"),
-    MessageType.MINIMUM: lambda match, _table: _answer_extreme(match, min, "lowest"),
+    MessageType.MAXIMUM: lambda reading: _answer_extreme(reading, max, "highest"),
+    MessageType.MINIMUM: lambda reading: _answer_extreme(reading, min, "lowest"),
 }
 
 
-def _read_column(match: RowMatch) -> tuple[int, list[Decimal], str] | None:
-    """Return the one column with numbers of one unit that is meant, its numbers and the unit; None if it is unclear."""
-    # Beside a named column, one more word is most likely the verb: "How many nights do the guests stay?".
-    if match.is_turned or match.unknown > bool(match.columns) or not match.rows:
-        return None
-    columns = {column: _read_numbers(match.rows, column) for column in range(1, len(match.rows[0].headers))}
-    numeric = {column: found for column, found in columns.items() if found is not None}
-    wanted = [column for column in numeric if column in match.columns] or list(numeric)
-    if len(wanted) != 1:
-        return None
-    numbers, unit = numeric[wanted[0]]
-    return wanted[0], numbers, unit
-
-
-def _read_numbers(rows: Sequence[AskedRow], column: int) -> tuple[list[Decimal], str] | None:
-    """Return the numbers of a column and their unit; None if a cell is not a number, or the units differ."""
+def _read_column(reading: TableReading) -> tuple[int, list[AskedRow], list[Decimal], str] | None:
+    """Return the column that is meant, its rows, their numbers and the unit; None if one of them is unclear."""
     # Its import takes the readers of files along.
     from rem.knowledge.record_tables import Quantity, parse_value
 
-    values = [parse_value(row.values[column]) if column < len(row.values) else None for row in rows]
-    numbers = [value for value in values if isinstance(value, Quantity)]
-    if len(numbers) != len(rows) or len({value.unit for value in numbers}) != 1:
+    places = reading.rows
+    rows = [reading.table.rows[place] for place in places]
+    if not reading.is_clear:
         return None
-    return [value.number for value in numbers], numbers[0].unit
+    numeric: dict[int, tuple[list[Decimal], str]] = {}
+    for column in range(1, min(len(row.values) for row in rows)):
+        values = [parse_value(row.values[column]) for row in rows]
+        numbers = [value for value in values if isinstance(value, Quantity)]
+        if len(numbers) == len(rows) and len({value.unit for value in numbers}) == 1:
+            numeric[column] = [value.number for value in numbers], numbers[0].unit
+    meant = [column for column, _ in reading.count_columns(places).most_common() if column in numeric]
+    if not meant and len(numeric) != 1:
+        return None
+    column = next(iter(meant or numeric))
+    return column, rows, *numeric[column]
 
 
 def _format_number(number: Decimal | int) -> str:
@@ -252,41 +239,10 @@ def _format_number(number: Decimal | int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text and not text.rpartition(".")[2].strip("0") else text
 
 
-def _is_line_of(table: AskedTable, line: str) -> bool:
-    """Return whether a line has no words but those of a table: its header, the rule below it, or one of its rows."""
-    known = frozenset(word for row in table.rows for text in (*row.headers, *row.values) for word in split_words(text))
-    return known.issuperset(split_words(line))
-
-
-def _names_header(header: str, asked: Sequence[str]) -> bool:
-    """Return whether a question names a column: it has all words of the header."""
-    words = [word for word in split_words(header) if word not in FUNCTION_WORDS]
-    return bool(words) and all(_has(asked, word) for word in words)
-
-
 def _list_labels(rows: Sequence[AskedRow]) -> str:
     shown = [describe_cells(row, []) if len(row.values) < 2 else row.label for row in rows[:MAX_LISTED]]
     more = f" and {len(rows) - MAX_LISTED} more" if len(rows) > MAX_LISTED else ""
     return f"{', '.join(shown)}{more}"
-
-
-def _has(words: Sequence[str] | frozenset[str], word: str) -> bool:
-    return word in words or any(_is_form(word, other) for other in words)
-
-
-def _is_form(word: str, other: str) -> bool:
-    """Return whether two words are forms of one: they have the same beginning, and short endings."""
-    same = next(_count_common(word, other))
-    return same >= MIN_STEM_CHARS and max(len(word), len(other)) - same <= MAX_ENDING_CHARS and same * 2 > len(word)
-
-
-def _count_common(word: str, other: str) -> Iterator[int]:
-    count = 0
-    for first, second in zip(word, other, strict=False):
-        if first != second:
-            break
-        count += 1
-    yield count
 
 
 def _show(value: str) -> str:

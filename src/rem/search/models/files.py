@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOKENIZER, WORDS, SCALES, MANIFEST = "tokenizer.json", "words.npy", "scales.npy", "manifest.json"
 EMBEDDER, TAGGER, REPLACEMENT = "embedder.onnx", "tagger.onnx", "replacement.onnx"
-READER, CONFIDENCE = "reader.onnx", "confidence.json"
+READER, CONFIDENCE, TABLES = "reader.onnx", "confidence.json", "tables.json"
 PROBE = "probe.onnx"
 """Multiplies the largest int8 numbers, to see whether this CPU sums such products without overflow."""
 ASSISTANT_QUESTIONS = "assistant_questions.npy"
