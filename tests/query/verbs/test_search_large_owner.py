@@ -94,7 +94,9 @@ async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
             assert [row.key for row in by_words.hits] == ["row-88"]
             both = await rem.for_user("alice").query('SEARCH "beacon zebra" LIMIT 10')
             assert {"row-77", "row-88"} <= {row.key for row in both.hits}
-            assert {"probe by meaning", "probe by words"} <= {step.name for step in both.steps}
+            # Without any messages, there are no questions and remarks to collect apart.
+            probes = [step.name for step in both.steps if step.name.startswith("probe")]
+            assert probes == ["probe by meaning", "probe by words"]
             filtered = await rem.for_user("alice").query("SEARCH \"zebra\" WHERE name = 'Row 77' MODE text")
             assert filtered.count == 0
             in_july = await rem.for_user("alice").query('SEARCH "beacon zebra" SINCE 2026-07-01 UNTIL 2026-08-01')

@@ -570,6 +570,8 @@ BEGIN
     SELECT '{statement,answer}'::text[], 1 WHERE has_asides UNION ALL SELECT '{question,remark}', 4 WHERE has_asides
     UNION ALL SELECT NULL, 1 WHERE NOT has_asides
   LOOP
+    -- Only messages are questions or remarks: without any, reading all passages once more would find nothing.
+    EXIT WHEN portion_share > 1 AND NOT has_session_messages;
     -- Collect candidates: large owners by indexes, all others by one scan.
     small_owners := '{}';
     FOR of_owner, owned_passages, has_messages, moments IN
@@ -580,6 +582,7 @@ BEGIN
       IF portion_share = 1 AND moments BETWEEN 1 AND 20000 THEN
         owners_with_moments := owners_with_moments || of_owner;
       END IF;
+      CONTINUE WHEN portion_share > 1 AND NOT has_messages;
       IF owned_passages <= (CASE WHEN allowed IS NULL AND span IS NULL THEN 20000 ELSE 200000 END) THEN
         small_owners := small_owners || of_owner;
         CONTINUE;
