@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import random
 from datetime import UTC, datetime
+from uuid import uuid4
 
 import pytest
 
 from rem import Rem, Resource
+from rem.models import Role
+from rem.sessions.message import NewMessage
 from rem.settings import EmbeddingSettings, Settings
 from tests.search.embedders.scripted_server import Reply, ScriptedServer
 
@@ -74,6 +77,19 @@ async def _check_search_among_others(rem: Rem) -> None:
     assert {"probe by meaning", "scan"} <= {step.name for step in found.steps}
 
 
+async def _check_search_with_few_messages(rem: Rem) -> None:
+    """Check that the few messages of a large owner are compared, and not looked for among all else by the index."""
+    asked = NewMessage(role=Role.USER, content="Where does the walrus sleep?")
+    await rem.for_user("alice").sessions.append(uuid4(), [asked], create_session=True)
+    await rem.index()
+    found = await rem.for_user("alice").query('SEARCH "walrus" MODE text')
+    assert [row.record["content"] for row in found.hits] == [asked.content]
+    both = await rem.for_user("alice").query('SEARCH "walrus zebra"')
+    steps = [(step.name, step.rows) for step in both.steps]
+    assert [name for name, _ in steps].count("probe by meaning") == 1
+    assert ("scan", 1) in steps
+
+
 async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
     async with ScriptedServer() as service:
         service.set_script(Reply(_embed))
@@ -103,6 +119,7 @@ async def test_large_owner_is_searched_by_indexes(settings: Settings) -> None:
             assert [row.key for row in in_july.hits] == ["row-77"]
             assert "scan" in {step.name for step in in_july.steps}
             assert [row.key for row in (await rem.for_user("bob").query('SEARCH "zebra"')).hits] == ["bob's"]
+            await _check_search_with_few_messages(rem)
             await _check_search_among_others(rem)
             # With more than 200,000 passages, a time range is searched by these functions.
             for since, nearest, rare in (("2026-07-01", 1, 1), ("2026-07-04", 0, 0)):

@@ -101,12 +101,12 @@ BEGIN
   terms := ('{' || array_to_string(items, ',') || '}/1000000000')::sparsevec;
 END $$;
 
--- Return for each owner: how many passages of some types (NULL: all but records, which no search without FROM reads) it has, whether messages are among them, and how many
--- passages of moments it has.
+-- Return for each owner: how many passages of some types (NULL: all but records, which no search without FROM reads) it has, how many
+-- of them are of messages, and how many passages of moments it has.
 CREATE OR REPLACE FUNCTION rem_owner_passage_counts(of_tenant text, owners text[], of_types text[])
-RETURNS TABLE (owner text, passages bigint, has_messages boolean, moments bigint) LANGUAGE sql STABLE ROWS 2 AS $$
+RETURNS TABLE (owner text, passages bigint, messages bigint, moments bigint) LANGUAGE sql STABLE ROWS 2 AS $$
   SELECT o.owner, coalesce(sum(t.passages) FILTER (WHERE t.is_searched), 0)::bigint,
-         coalesce(sum(t.passages) FILTER (WHERE t.is_searched AND t.entity_type = 'messages'), 0) > 0,
+         coalesce(sum(t.passages) FILTER (WHERE t.is_searched AND t.entity_type = 'messages'), 0)::bigint,
          coalesce(sum(t.passages) FILTER (WHERE t.entity_type = 'moments'), 0)::bigint
   FROM unnest(owners) AS o (owner) LEFT JOIN LATERAL (
     SELECT c.*, CASE WHEN of_types IS NULL THEN c.entity_type <> 'records' ELSE c.entity_type = ANY (of_types) END AS is_searched FROM (
@@ -165,6 +165,8 @@ CREATE OR REPLACE FUNCTION rem_scan_passages(
 ) RETURNS rem.passage_score[] LANGUAGE plpgsql STABLE AS $$
 DECLARE
   is_unfiltered boolean := of_types IS NULL AND of_field IS NULL AND allowed IS NULL AND span IS NULL;
+  -- Only messages are questions or remarks, and an index finds them among all else.
+  only_messages boolean := coalesce(of_kinds <@ '{question,remark}', false);
 BEGIN
   RETURN ARRAY(
     WITH means AS MATERIALIZED (SELECT * FROM rem.rem_owner_means(of_tenant, owners, of_model, query_vector))
@@ -176,7 +178,8 @@ BEGIN
         SELECT p.id, p.owner, p.entity_type, p.entity_id, p.group_id, p.position, p.prior, p.speaker, p.tells_time, p.kind, p.embedding,
                rem.rem_similarity(p.embedding, p.model_id, query_vector, of_model) AS similarity,
                rem.rem_word_weight(p.terms, query_terms) AS weight
-        FROM rem.passages p
+        FROM (SELECT * FROM rem.passages a WHERE NOT only_messages
+              UNION ALL SELECT * FROM rem.passages m WHERE only_messages AND m.entity_type = 'messages') p
         WHERE p.tenant_id = of_tenant AND p.owner = ANY (owners)
           AND (is_unfiltered
                OR (of_types IS NULL OR p.entity_type = ANY (of_types)) AND (of_field IS NULL OR p.field = of_field)
@@ -539,7 +542,7 @@ DECLARE
   of_model smallint;
   of_owner text;
   owned_passages bigint;
-  has_messages boolean;
+  messages bigint;
   moments bigint;
   small_owners text[] := '{}';
   owners_with_moments text[] := '{}';
@@ -574,16 +577,18 @@ BEGIN
     EXIT WHEN portion_share > 1 AND NOT has_session_messages;
     -- Collect candidates: large owners by indexes, all others by one scan.
     small_owners := '{}';
-    FOR of_owner, owned_passages, has_messages, moments IN
+    FOR of_owner, owned_passages, messages, moments IN
       SELECT * FROM rem.rem_owner_passage_counts(of_tenant, owners, of_types)
     LOOP
-      has_session_messages := has_session_messages OR has_messages;
+      has_session_messages := has_session_messages OR messages > 0;
       all_passages := all_passages + CASE portion_share WHEN 1 THEN owned_passages ELSE 0 END;
       IF portion_share = 1 AND moments BETWEEN 1 AND 20000 THEN
         owners_with_moments := owners_with_moments || of_owner;
       END IF;
-      CONTINUE WHEN portion_share > 1 AND NOT has_messages;
-      IF owned_passages <= (CASE WHEN allowed IS NULL AND span IS NULL THEN 20000 ELSE 200000 END) THEN
+      CONTINUE WHEN portion_share > 1 AND messages = 0;
+      -- Few messages among far more passages: the index of the vectors would pass all else before it reaches one.
+      IF owned_passages <= (CASE WHEN allowed IS NULL AND span IS NULL THEN 20000 ELSE 200000 END)
+         OR portion_share > 1 AND messages <= 2000 THEN
         small_owners := small_owners || of_owner;
         CONTINUE;
       END IF;
