@@ -25,7 +25,7 @@ from rem.answers.replaced import is_row_replaced, mark_replaced
 from rem.answers.row_texts import load_row_texts
 from rem.answers.sources import unwrap_lines
 from rem.answers.tables import TableReading, answer_from_table
-from rem.answers.wording import SURE, write_answer, write_named, write_result
+from rem.answers.wording import POSSIBLE, write_answer, write_named, write_result
 from rem.errors import RerankerError
 from rem.models.message import MessageKind
 from rem.models.resource import REMEMBERED_ORIGIN
@@ -146,10 +146,12 @@ class AnswerEngine:
         evidence = await read(text, text)
         if previous and message.continues >= MIN_CONTINUED:
             evidence = max(evidence, await self._follow_up(previous, text, read), key=lambda item: item.confidence)
-        if evidence.confidence < SURE:
-            second = await find_second_hop(evidence, read)
-            evidence = evidence if second is None or second.confidence <= evidence.confidence else second
         evidence = await self._read_changes(evidence)
+        is_changed = any(item.hit.replaced_by for item in evidence.read[:2])
+        if evidence.confidence < POSSIBLE and not is_changed:
+            second = await find_second_hop(evidence, read)
+            if second is not None and second.confidence > evidence.confidence:
+                evidence = await self._read_changes(second)
         kind = max(QUESTION_TYPES, key=lambda kind: message.types.get(kind, 0.0))
         return await self._read_tables(text, replace(evidence, kind=kind))
 

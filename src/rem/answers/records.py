@@ -9,6 +9,7 @@ from uuid import UUID
 from rem.answers.row_choice import choose_rows, estimate_table
 from rem.answers.sources import YOU, find_title
 from rem.answers.tables import AskedRow, AskedTable, TableReading
+from rem.fair_map import map_fairly
 from rem.models import Entity, Message, Record, Resource
 from rem.models.results import Hit
 from rem.query.tree import Search
@@ -42,7 +43,7 @@ async def find_tables(
     known = {hit.id: hit for hit in hits}
     tables = [table for table in await load_tables(store, ids) if table.is_complete] if ids else []
     sources = [await _find_source(store, table.rows[0], known) for table in tables]
-    return [(_to_table(table, source), source) for table, source in zip(tables, sources, strict=True)]
+    return [(await _to_table(table, source), source) for table, source in zip(tables, sources, strict=True)]
 
 
 async def read_tables(
@@ -52,7 +53,7 @@ async def read_tables(
     asked = frozenset(split_words(question)) - FUNCTION_WORDS
     left, chosen = MAX_READ_ROWS, []
     for table in tables:
-        rows = _choose_rows(table.rows, asked, left)
+        rows = await _choose_rows(table.rows, asked, left)
         left -= len(rows)
         if rows:
             chosen.append(AskedTable(table.caption, rows, is_complete=len(rows) == len(table.rows)))
@@ -67,20 +68,24 @@ def _to_reading(question: str, kind: MessageType, table: AskedTable, readings: S
     return TableReading(table, readings, shares, estimate_table(question, kind, table.caption, texts, readings))
 
 
-def _choose_rows(rows: Sequence[AskedRow], asked: frozenset[str], limit: int) -> Sequence[AskedRow]:
+async def _choose_rows(rows: Sequence[AskedRow], asked: frozenset[str], limit: int) -> Sequence[AskedRow]:
     """Return at most so many rows in their order: those with most words of the question."""
     if len(rows) <= limit:
         return rows
-    common = [len(asked.intersection(split_words(" ".join(row.values)))) for row in rows]
+    common = await map_fairly(lambda row: len(asked.intersection(split_words(" ".join(row.values)))), rows)
     best = sorted(range(len(rows)), key=lambda place: -common[place])[:limit]
     return [rows[place] for place in sorted(best)]
 
 
-def _to_table(table: RecordTable, source: Hit) -> AskedTable:
+async def _to_table(table: RecordTable, source: Hit) -> AskedTable:
     """Return a table with its caption. One without a caption, such as a CSV file, is about what its source is."""
-    rows = [AskedRow(list(map(str, row.headers)), list(map(str, row.values)), row.checked) for row in table.rows]
+    rows = await map_fairly(_to_row, table.rows)
     title = find_title(source)
     return AskedTable(table.caption or ("" if title == YOU else title), rows)
+
+
+def _to_row(row: Record) -> AskedRow:
+    return AskedRow(list(map(str, row.headers)), list(map(str, row.values)), row.checked)
 
 
 async def _find_source(store: Store, record: Record, known: dict[str, Hit]) -> Hit:

@@ -12,7 +12,7 @@ from rem.text import fold_text
 
 SURE, POSSIBLE = 0.6, 0.45
 """From the first one on, one sentence is the answer; from the other on, some more lines stand below. What is less sure
-is only near. The curve is in docs/retrieval.md."""
+is only near. The curve is in docs/models.md."""
 MAX_MORE_LINES = 3
 MAX_NEAREST_ROWS = 2
 MIN_NEAREST = 0.15
