@@ -77,6 +77,13 @@ async def test_text_of_an_answer_has_no_keys_and_no_paths(rem: Rem) -> None:
     assert answer.as_json()["hits"][0]["key"] == answer.hits[0].key
 
 
+async def test_date_of_the_title_is_not_repeated(rem: Rem) -> None:
+    content = "# Meeting, 18 Nov 2026\nThe code of the shop alarm is 5093."
+    await rem.for_user(USER).store.upsert(Resource(name="alarm.md", content=content, timestamp=NOW))
+    answer = await ask(rem, "What is the code of the shop alarm?")
+    assert answer.text.splitlines()[0] == "The code of the shop alarm is 5093. (Meeting, 18 Nov 2026)"
+
+
 async def test_relative_time_is_resolved_by_the_date_of_the_message(rem: Rem) -> None:
     await say(rem, "The piano tuner came last Friday.")
     assert "last Friday (13 Nov 2026)" in (await ask(rem, "When did the piano tuner come?")).text
@@ -94,6 +101,20 @@ async def test_replaced_statement_comes_second_and_says_what_replaced_it(rem: Re
     assert "Monday" in old.shown_text
     assert old.replaced_by is not None
     assert old.replaced_by.key == answer.hits[0].key
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "question"),
+    [
+        ("My bike is red, and its key is in the blue jar.", "I painted the shed blue.", "what colour is the shed"),
+        ("My bike is red, and its key is in the blue jar.", "My bike is green now.", "where is the key of my bike"),
+        ("My sister Klara lives in Graz.", "My cat is called Miso.", "what's my cat called"),
+    ],
+)
+async def test_text_about_something_else_replaces_nothing(rem: Rem, older: str, newer: str, question: str) -> None:
+    await say(rem, older, at=NOW - timedelta(days=2))
+    await say(rem, newer, at=NOW)
+    assert not any(hit.replaced_by for hit in (await ask(rem, question)).hits)
 
 
 async def test_confirmed_correction_replaces_whatever_the_model_says(rem: Rem) -> None:

@@ -21,7 +21,7 @@ from rem.answers.queries import (
     parse_as_query,
 )
 from rem.answers.records import find_tables, read_tables
-from rem.answers.replaced import is_row_replaced, mark_replaced
+from rem.answers.replaced import MAX_NEWER_ROWS, is_row_replaced, mark_replaced
 from rem.answers.row_texts import load_row_texts
 from rem.answers.sources import unwrap_lines
 from rem.answers.tables import TableReading, answer_from_table
@@ -62,6 +62,8 @@ MAX_PERIOD_ROWS = 10
 COMPUTED_TYPES = (MessageType.COUNT, MessageType.SUM, MessageType.MAXIMUM, MessageType.MINIMUM)
 UNCLAIMED = 0.2
 """The highest confidence of a row that is not the computed answer: it is shown as the nearest."""
+MIN_REPLACING = 0.35
+"""Only a text that may answer the question replaces another, and only one that may answer it is replaced."""
 MIN_CONTINUED = 0.3
 """A message that continues the last one less likely is searched by itself only."""
 
@@ -227,7 +229,7 @@ class AnswerEngine:
             answer = max(answers, key=lambda answer: answer.confidence, default=None)
             if answer is None or answer.confidence < evidence.confidence:
                 return evidence
-            hits = [item.hit for item in evidence.read]
+            hits = [item.hit for item in evidence.read if _may_answer(item)]
             is_replaced = await is_row_replaced(self._reader, text, answer.row, answer.hit, hits)
         except RerankerError as error:
             logger.warning("The reader failed, so no table is read: {}", error)
@@ -238,18 +240,29 @@ class AnswerEngine:
         """Return a result with each newer hit before what it replaces. A replaced hit says what replaced it."""
         if self._reader is None:
             return result
-        try:
-            hits = await mark_replaced(self._reader, question, result.hits)
-        except RerankerError as error:
-            logger.warning("The reader failed, so nothing is marked as replaced: {}", error)
-            return result
-        return replace(result, hits=hits)
+        read, _ = await self._read_hits(question, result.hits[:MAX_NEWER_ROWS])
+        return replace(result, hits=list(await self._mark_replaced(question, result.hits, read)))
 
     async def _read_changes(self, evidence: ReadResult) -> ReadResult:
         """Return the evidence with each newer row before what it replaces."""
         by_id = {item.hit.id: item for item in evidence.read}
-        result = await self.arrange(evidence.question, Result("SEARCH", [item.hit for item in evidence.read]))
-        return replace(evidence, read=[replace(by_id[hit.id], hit=hit) for hit in result.hits])
+        hits = await self._mark_replaced(evidence.question, [item.hit for item in evidence.read], evidence.read)
+        return replace(evidence, read=[replace(by_id[hit.id], hit=hit) for hit in hits])
+
+    async def _mark_replaced(self, question: str, hits: Sequence[Hit], read: Sequence[ReadHit]) -> Sequence[Hit]:
+        if self._reader is None:
+            return hits
+        try:
+            return await mark_replaced(
+                self._reader, question, hits, {item.hit.id for item in read if _may_answer(item)}
+            )
+        except RerankerError as error:
+            logger.warning("The reader failed, so nothing is marked as replaced: {}", error)
+            return hits
+
+
+def _may_answer(item: ReadHit) -> bool:
+    return item.reading.answers >= MIN_REPLACING
 
 
 def _limit_computed(evidence: ReadResult, readings: Sequence[TableReading]) -> ReadResult:

@@ -46,9 +46,8 @@ def find_title(hit: Hit) -> str:
 
 def describe_source(hit: Hit) -> str:
     """Return the title of a hit and its date, such as "Shop alarm, 26 Oct 2026"."""
-    at = hit.happened_at
-    parts = [find_title(hit), format_day(at.date()) if at else ""]
-    return ", ".join(part for part in parts if part)
+    title, day = find_title(hit), format_day(hit.happened_at.date()) if hit.happened_at else ""
+    return ", ".join(part for part in (title, "" if day in title else day) if part)
 
 
 def quote_sentence(hit: Hit, sentence: str) -> str:
