@@ -242,3 +242,13 @@ async def test_table_of_a_note_answers(rem: Rem, question: str, answer: str) -> 
     found = await ask(rem, question)
     assert (found.status, found.text.partition(" (")[0]) == ("answered", answer)
     assert "Wedding guests" in found.text
+
+
+async def test_message_that_may_be_a_statement_is_not_lost_silently(rem: Rem) -> None:
+    memory = rem.for_user(USER)
+    told = await memory.reply("Lunch with Tom on Monday")
+    assert isinstance(told, Answer)
+    assert [note.code for note in told.notes if note.code == "maybe_told"] == ["maybe_told"]
+    asked = await memory.reply("what is the licence number of the tractor")
+    assert isinstance(asked, Answer)
+    assert not [note for note in asked.notes if note.code == "maybe_told"]

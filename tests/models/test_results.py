@@ -186,7 +186,7 @@ class TestJson:
         result = Result("SEARCH", notes=(Note("weak", "Nothing is clear."),))
         assert result.as_json(explain=True)["notes"] == [{"code": "weak", "text": "Nothing is clear."}]
         assert result.has_note("weak")
-        assert not result.has_note("nothing")
+        assert not result.has_note("waiting")
 
     def test_answer(self) -> None:
         answer = Answer("answered", "Blue.", Span(0, 0, 4, "Blue"), 0.75, [make_hit()])

@@ -132,7 +132,8 @@ class MemoryRun:
             yield self._say(GREETING if reply is MessageType.SMALL_TALK else noted)
             return
         yield self._note(reply)
-        yield self._say(reply.text)
+        told = "".join(f"\n({note.text})" for note in reply.notes if note.code == "maybe_told")
+        yield self._say(reply.text + told)
 
     async def _change(self, command: Command) -> AsyncIterator[AnyEvent]:
         """Show what would be forgotten or corrected, and ask the user. Nothing is changed before."""

@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from rem.query.executor import QueryExecutor
 
 WEAK = "Nothing clearly answers this: these are the nearest texts."
+MAYBE_TOLD = Note("maybe_told", "If you told me that, write `/remember` before it.")
+MIN_TOLD = 0.1
+"""A message that is less likely a statement, and has no answer, was hardly told."""
 MIN_SIMILARITY = 0.2
 """A question shares few words with its answer."""
 MIN_NAME_SIMILARITY = 0.65
@@ -119,7 +122,9 @@ class AnswerEngine:
         # A question mark asks, whatever stands before it.
         is_asked = message.kind not in (MessageKind.STATEMENT, MessageKind.SMALL_TALK) or text.endswith("?")
         if is_asked or parse_as_query(self._store, text):
-            return await self.ask(text, previous=previous)
+            answer = await self.ask(text, previous=previous)
+            is_told = answer.status != "answered" and message.types[MessageType.STATEMENT] >= MIN_TOLD
+            return replace(answer, notes=(*answer.notes, MAYBE_TOLD)) if is_told else answer
         named = write_named(await self._look_up(text))
         return message.type if named is None else named
 

@@ -21,7 +21,7 @@ Direction: TypeAlias = Literal["out", "in"]
 NoteCode: TypeAlias = Literal[
     "answer",  # the answer to a question in plain words
     "misspelt",  # a word is probably a misspelt clause
-    "nothing",  # nothing of the kind that is asked for is stored
+    "maybe_told",  # what was read as a question may be a statement
     "weak",  # no row clearly answers the question
     "waiting",  # new rows were not searched
     "words_only",  # the embedder failed, so words alone decided
