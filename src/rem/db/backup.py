@@ -81,6 +81,8 @@ async def back_up(
             return _finish_file(unfinished, file)
         finally:
             unfinished.unlink(missing_ok=True)
+            # pg_dump may have outlived a killed backup for some seconds, and have kept its file locked.
+            _remove_abandoned(file)
 
 
 async def restore(
