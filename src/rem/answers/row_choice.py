@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+from rem.search.confidence import COMPARED_LETTERS, bound_logit, to_logit
 from rem.search.models.files import TABLES, read_file
 from rem.search.reader import MessageType, RowReading
 from rem.text import FUNCTION_WORDS, fold_text, split_words
 
-COMPARED_LETTERS = 5
-MAX_LOGIT = 8.0
 SINGLE = (MessageType.FACT, MessageType.YES_NO)
 """Questions that one row answers, mostly."""
 ROW_FEATURES = (
@@ -33,8 +32,8 @@ def find_row_features(
     question: str, kind: MessageType, texts: Sequence[str], readings: Sequence[RowReading]
 ) -> list[tuple[float, ...]]:
     """Return the features of each row; `texts` are the rows as they are read."""
-    answers = [_to_logit(reading.answers) for reading in readings]
-    relevance = [_bound(reading.relevance) for reading in readings]
+    answers = [to_logit(reading.answers) for reading in readings]
+    relevance = [bound_logit(reading.relevance) for reading in readings]
     shared = count_shared(question, texts)
     best, mean = max(answers), sum(answers) / len(answers)
     spread = best - min(answers)
@@ -55,12 +54,12 @@ def find_table_features(
     question: str, kind: MessageType, caption: str, texts: Sequence[str], readings: Sequence[RowReading]
 ) -> tuple[float, ...]:
     """Return the features of a table."""
-    answers = [_to_logit(reading.answers) for reading in readings]
+    answers = [to_logit(reading.answers) for reading in readings]
     asked = _list_words(question)
     known = _list_words(" ".join([caption, *texts]))
     return (
         max(answers),
-        max(_bound(reading.relevance) for reading in readings),
+        max(bound_logit(reading.relevance) for reading in readings),
         max(answers) - sum(answers) / len(answers),
         max(count_shared(question, texts)),
         len(asked & known) / len(asked) if asked else 0.0,
@@ -99,16 +98,7 @@ def _list_words(text: str) -> set[str]:
 
 def _weigh(weights: Mapping[str, float], names: Sequence[str], values: Sequence[float]) -> float:
     logit = weights["bias"] + sum(weights[name] * value for name, value in zip(names, values, strict=True))
-    return 1 / (1 + math.exp(-_bound(logit)))
-
-
-def _to_logit(share: float) -> float:
-    bounded = min(max(share, 1e-6), 1 - 1e-6)
-    return _bound(math.log(bounded / (1 - bounded)))
-
-
-def _bound(logit: float) -> float:
-    return max(-MAX_LOGIT, min(MAX_LOGIT, logit))
+    return 1 / (1 + math.exp(-bound_logit(logit)))
 
 
 @cache

@@ -63,11 +63,11 @@ def find_features(
     named, nearby = (_count_named(asked, text) for text in (rows[best].text, _join(rows[best])))
     values = (
         scores[best],
-        _bound(reading.relevance),
-        _to_logit(reading.answers),
+        bound_logit(reading.relevance),
+        to_logit(reading.answers),
         sums[best] - max((total for place, total in enumerate(sums) if place != best), default=0.0),
         max(-MAX_LOGIT, reading.span_score),
-        max(_to_logit(other.answers) for other in read),
+        max(to_logit(other.answers) for other in read),
         named,
         nearby,
         max(_count_named(asked, _join(row)) for row in rows),
@@ -107,13 +107,15 @@ def _count_named(names: Sequence[str], text: str) -> float:
     return sum(name in said for name in names) / len(names)
 
 
-def _bound(logit: float) -> float:
+def bound_logit(logit: float) -> float:
+    """Return a logit that is not beyond `MAX_LOGIT`."""
     return max(-MAX_LOGIT, min(MAX_LOGIT, logit))
 
 
-def _to_logit(share: float) -> float:
+def to_logit(share: float) -> float:
+    """Return the bounded logit of a share from 0 to 1."""
     bounded = min(max(share, 1e-6), 1 - 1e-6)
-    return _bound(math.log(bounded / (1 - bounded)))
+    return bound_logit(math.log(bounded / (1 - bounded)))
 
 
 @cache
