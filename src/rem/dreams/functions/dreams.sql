@@ -8,7 +8,10 @@ RETURN 'dream:' || dream;
 -- Return the confidence (0 to 1) that several independent pieces of evidence give together.
 CREATE OR REPLACE FUNCTION rem_combine_confidence(shares double precision[]) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN (SELECT 1 - exp(sum(ln(greatest(1 - coalesce(share, 1), 1e-9)))) FROM unnest(shares) AS share);
+RETURN (
+  -- The exp of less than -745 is an error: a thousand pieces of evidence leave no doubt.
+  SELECT CASE WHEN doubt > -700 THEN 1 - exp(doubt) WHEN doubt <= -700 THEN 1 END
+  FROM (SELECT sum(ln(greatest(1 - coalesce(share, 1), 1e-9))) AS doubt FROM unnest(shares) AS share) AS evidence);
 
 -- Return the confidence from which on an entity gets a row.
 CREATE OR REPLACE FUNCTION rem_min_entity_confidence() RETURNS double precision LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN 0.75;
